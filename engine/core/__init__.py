@@ -1,0 +1,16 @@
+"""Facts, no device behaviour: everything here is a value that can be compared, printed and sent.
+
+types      every ggml tensor type: block size, bytes per block, name
+ops        operations and their parameters
+tensor     Tensor: shape, strides, operation, sources
+graph      Graph: nodes and leafs in execution order
+build      shape rules: one function an operation
+quants     numpy reference: quantise and dequantise
+devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
+options    one table of every option
+placement  Assignment, Cause, Split, InputCopy, SplitTrace
+plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
+table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read
+explain    a cause as a sentence for a person
+summary    what is said of a model, a run and an engine
+"""

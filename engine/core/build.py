@@ -1,0 +1,225 @@
+"""Shape rules: one function an operation, each gives back the tensor that ggml would create.
+
+Names of derived tensors follow ggml: "X (view)", "X (reshaped)", "X (permuted)", "X (transposed)",
+"X (cont)", "DST (copy of SRC)". Shapes are in ggml order, ne[0] first.
+"""
+
+from __future__ import annotations
+
+from engine.core.ops import (
+    FlashAttnParams,
+    GluOp,
+    GluParams,
+    MatmulParams,
+    NormParams,
+    Op,
+    OpParams,
+    Precision,
+    RopeParams,
+    ScaleParams,
+    SoftMaxParams,
+    UnaryOp,
+    UnaryParams,
+)
+from engine.core.tensor import MAX_NAME, Shape, Tensor, shape4
+from engine.core.types import TensorType
+
+
+def mul_mat(weight: Tensor, x: Tensor, *, precision: Precision = Precision.DEFAULT) -> Tensor:
+    """weight [k, n, ..] times x [k, t, ..] -> f32 [n, t, ..]; weight broadcasts over ne2, ne3."""
+    assert weight.ne[0] == x.ne[0], (weight, x)
+    assert x.ne[2] % weight.ne[2] == 0, (weight, x)
+    assert x.ne[3] % weight.ne[3] == 0, (weight, x)
+    ne = (weight.ne[1], x.ne[1], x.ne[2], x.ne[3])
+    return _new(Op.MUL_MAT, ne, (weight, x), MatmulParams(precision))
+
+
+def mul_mat_id(weights: Tensor, x: Tensor, ids: Tensor) -> Tensor:
+    """Expert matrices [k, n, n_expert] picked by ids [n_used, t] times x [k, .., t]."""
+    ne = (weights.ne[1], ids.ne[0], x.ne[2], 1)
+    return _new(Op.MUL_MAT_ID, ne, (weights, x, ids), MatmulParams())
+
+
+def binary(op: Op, a: Tensor, b: Tensor) -> Tensor:
+    """ADD, SUB, MUL or DIV; b repeats to the shape of a."""
+    assert all(na % nb == 0 for na, nb in zip(a.ne, b.ne, strict=True)), (op, a, b)
+    return _new(op, a.ne, (a, b), tensor_type=a.type)
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """a + b, b repeated."""
+    return binary(Op.ADD, a, b)
+
+
+def mul(a: Tensor, b: Tensor) -> Tensor:
+    """a * b, b repeated."""
+    return binary(Op.MUL, a, b)
+
+
+def add_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """a [n, n_used, t] + rows of b [n, n_expert] picked by ids [n_used, t]."""
+    return _new(Op.ADD_ID, a.ne, (a, b, ids), tensor_type=a.type)
+
+
+def rms_norm(x: Tensor, eps: float) -> Tensor:
+    """Rows of x divided by their root mean square."""
+    return _new(Op.RMS_NORM, x.ne, (x,), NormParams(eps), tensor_type=x.type)
+
+
+def scale(x: Tensor, factor: float, bias: float = 0.0) -> Tensor:
+    """X * factor + bias."""
+    return _new(Op.SCALE, x.ne, (x,), ScaleParams(factor, bias), tensor_type=x.type)
+
+
+def unary(x: Tensor, kind: UnaryOp) -> Tensor:
+    """An elementwise function of x."""
+    return _new(Op.UNARY, x.ne, (x,), UnaryParams(kind), tensor_type=x.type)
+
+
+def glu_split(gate: Tensor, up: Tensor, kind: GluOp) -> Tensor:
+    """A gated unit of two tensors of one shape."""
+    assert gate.ne == up.ne, (gate, up)
+    return _new(Op.GLU, gate.ne, (gate, up), GluParams(kind), tensor_type=gate.type)
+
+
+def rope(x: Tensor, positions: Tensor, factors: Tensor | None, params: RopeParams) -> Tensor:
+    """x [d, heads, t] rotated by positions i32 [t]; factors f32 [n_dims/2] divide the angles."""
+    src = (x, positions) if factors is None else (x, positions, factors)
+    return _new(Op.ROPE, x.ne, src, params, tensor_type=x.type)
+
+
+def soft_max(x: Tensor, mask: Tensor | None, params: SoftMaxParams) -> Tensor:
+    """Softmax over ne[0], mask added."""
+    src = (x,) if mask is None else (x, mask)
+    return _new(Op.SOFT_MAX, x.ne, src, params, tensor_type=x.type)
+
+
+def flash_attn_ext(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, params: FlashAttnParams
+) -> Tensor:
+    """q [d, t, h], k [d, n_kv, hk], v [dv, n_kv, hk] -> f32 [dv, h, t]."""
+    ne = (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
+    src = (q, k, v) if mask is None else (q, k, v, mask)
+    return _new(Op.FLASH_ATTN_EXT, ne, src, params)
+
+
+def get_rows(table: Tensor, ids: Tensor) -> Tensor:
+    """Rows of table [n, rows] picked by ids i32 [m] -> [n, m], f32 unless the table is i32."""
+    tensor_type = TensorType.I32 if table.type is TensorType.I32 else TensorType.F32
+    ne = (table.ne[0], ids.ne[0], ids.ne[1], ids.ne[2])
+    return _new(Op.GET_ROWS, ne, (table, ids), tensor_type=tensor_type)
+
+
+def set_rows(table: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
+    """A view of table after rows f32 [n, m] were written at ids i64 [m]."""
+    result = view_of(table, Op.SET_ROWS, (rows, ids, table))
+    result.name = derived_name(table, "(view)")
+    return result
+
+
+def cont(x: Tensor, ne: Shape | None = None) -> Tensor:
+    """A gapless copy of x, perhaps of another shape with as many elements."""
+    result = _new(Op.CONT, x.ne if ne is None else ne, (x,), tensor_type=x.type)
+    assert result.n_elems == x.n_elems, (x, ne)
+    result.name = derived_name(x, "(cont)")
+    return result
+
+
+def cpy(x: Tensor, target: Tensor) -> Tensor:
+    """A view of target after x was written to it, converted to its type."""
+    result = view_of(target, Op.CPY, (x, target))
+    result.name = (
+        derived_name(target, f"(copy of {x.name})") if target.name else derived_name(x, "(copy)")
+    )
+    return result
+
+
+def reshape(x: Tensor, *ne: int) -> Tensor:
+    """x, gapless, seen with another shape."""
+    assert x.is_contiguous, x
+    result = view_of(x, Op.RESHAPE, (x,), ne=shape4(*ne))
+    assert result.n_elems == x.n_elems, (x, ne)
+    result.name = derived_name(x, "(reshaped)")
+    return result
+
+
+def view(x: Tensor, ne: tuple[int, ...], nb: tuple[int, ...] = (), offset: int = 0) -> Tensor:
+    """A window of x; `nb` are the byte strides of dimensions 1.., missing ones are gapless."""
+    shape = shape4(*ne)
+    strides = [x.type.block_bytes, *nb]
+    while len(strides) < 4:
+        i_dim = len(strides)
+        gapless = x.type.row_bytes(shape[0]) if i_dim == 1 else strides[-1] * shape[i_dim - 1]
+        strides.append(gapless)
+    nb4 = (strides[0], strides[1], strides[2], strides[3])
+    result = view_of(x, Op.VIEW, (x,), ne=shape, nb=nb4, offset=offset)
+    result.name = derived_name(x, "(view)")
+    return result
+
+
+def permute(x: Tensor, axes: tuple[int, int, int, int]) -> Tensor:
+    """x with dimension i moved to place axes[i]."""
+    ne, nb = [0] * 4, [0] * 4
+    for i_dim, place in enumerate(axes):
+        ne[place], nb[place] = x.ne[i_dim], x.nb[i_dim]
+    result = view_of(
+        x, Op.PERMUTE, (x,), ne=(ne[0], ne[1], ne[2], ne[3]), nb=(nb[0], nb[1], nb[2], nb[3])
+    )
+    result.name = derived_name(x, "(permuted)")
+    return result
+
+
+def transpose(x: Tensor) -> Tensor:
+    """x with dimensions 0 and 1 exchanged."""
+    ne, nb = x.ne, x.nb
+    result = view_of(
+        x, Op.TRANSPOSE, (x,), ne=(ne[1], ne[0], ne[2], ne[3]), nb=(nb[1], nb[0], nb[2], nb[3])
+    )
+    result.name = derived_name(x, "(transposed)")
+    return result
+
+
+def argsort(x: Tensor) -> Tensor:
+    """Indices i32 that sort each row."""
+    return _new(Op.ARGSORT, x.ne, (x,), tensor_type=TensorType.I32)
+
+
+def sum_rows(x: Tensor) -> Tensor:
+    """The sum of each row."""
+    return _new(Op.SUM_ROWS, (1, *x.ne[1:]), (x,), tensor_type=x.type)
+
+
+def view_of(
+    x: Tensor,
+    op: Op,
+    src: tuple[Tensor, ...],
+    *,
+    ne: Shape | None = None,
+    nb: Shape | None = None,
+    offset: int = 0,
+) -> Tensor:
+    """A tensor that shares the bytes of x; views of views point at the first tensor."""
+    shape = x.ne if ne is None else ne
+    strides = x.nb if ne is None and nb is None else nb
+    base = x if x.view_src is None else x.view_src
+    result = Tensor(
+        x.type, shape, nb=strides, op=op, src=src, view_src=base, view_offs=x.view_offs + offset
+    )
+    result.buffer = base.buffer
+    return result
+
+
+def derived_name(x: Tensor, suffix: str) -> str:
+    """The name of x with a suffix; unnamed tensors give a name that starts with a space."""
+    return f"{x.name} {suffix}"[:MAX_NAME]
+
+
+def _new(
+    op: Op,
+    ne: Shape,
+    src: tuple[Tensor, ...],
+    params: OpParams = None,
+    *,
+    tensor_type: TensorType = TensorType.F32,
+) -> Tensor:
+    return Tensor(tensor_type, ne, op=op, params=params, src=src)

@@ -1,0 +1,151 @@
+"""Operations and the parameters they carry. The names are ggml's."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Op(enum.StrEnum):
+    """An operation; the value is the name ggml prints."""
+
+    NONE = "NONE"
+    ADD = "ADD"
+    ADD_ID = "ADD_ID"
+    SUB = "SUB"
+    MUL = "MUL"
+    DIV = "DIV"
+    SCALE = "SCALE"
+    CONT = "CONT"
+    CPY = "CPY"
+    RESHAPE = "RESHAPE"
+    VIEW = "VIEW"
+    PERMUTE = "PERMUTE"
+    TRANSPOSE = "TRANSPOSE"
+    GET_ROWS = "GET_ROWS"
+    SET_ROWS = "SET_ROWS"
+    RMS_NORM = "RMS_NORM"
+    MUL_MAT = "MUL_MAT"
+    MUL_MAT_ID = "MUL_MAT_ID"
+    SOFT_MAX = "SOFT_MAX"
+    ROPE = "ROPE"
+    FLASH_ATTN_EXT = "FLASH_ATTN_EXT"
+    ARGSORT = "ARGSORT"
+    SUM_ROWS = "SUM_ROWS"
+    UNARY = "UNARY"
+    GLU = "GLU"
+
+
+class UnaryOp(enum.StrEnum):
+    """What a UNARY node computes."""
+
+    SILU = "SILU"
+    GELU = "GELU"
+
+
+class GluOp(enum.StrEnum):
+    """What a GLU node computes: `swiglu` is silu(src0) * src1."""
+
+    SWIGLU = "SWIGLU"
+
+
+VIEW_OPS = frozenset({Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE})
+"""Operations that compute nothing; the scheduler looks through them."""
+
+EMPTY_OPS = VIEW_OPS | {Op.NONE}
+"""Operations that a backend skips."""
+
+INPLACE_OPS = frozenset(
+    {Op.SCALE, Op.ADD, Op.ADD_ID, Op.SUB, Op.MUL, Op.DIV, Op.UNARY, Op.ROPE, Op.RMS_NORM}
+    | {Op.SOFT_MAX}
+)
+"""Operations whose result may take the memory of a source (SCHED.md 14.4)."""
+
+
+class Precision(enum.IntEnum):
+    """The accumulation a matmul or an attention asks for; the value is ggml's."""
+
+    DEFAULT = 0
+    F32 = 10
+
+
+@dataclass(frozen=True, slots=True)
+class NormParams:
+    """RMS_NORM: y = x / sqrt(mean(x^2) + eps) over ne[0]."""
+
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleParams:
+    """SCALE: y = x * scale + bias."""
+
+    scale: float
+    bias: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulParams:
+    """MUL_MAT and MUL_MAT_ID."""
+
+    precision: Precision = Precision.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class SoftMaxParams:
+    """SOFT_MAX: softmax over ne[0] of x * scale + slope * mask."""
+
+    scale: float = 1.0
+    max_bias: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FlashAttnParams:
+    """FLASH_ATTN_EXT of q [D, T, H], k [D, n_kv, Hk], v [D, n_kv, Hk], mask f16 [n_kv, T]."""
+
+    scale: float = 1.0
+    max_bias: float = 0.0
+    softcap: float = 0.0
+    precision: Precision = Precision.F32
+
+
+@dataclass(frozen=True, slots=True)
+class RopeParams:
+    """ROPE; mode 0 pairs (2j, 2j+1), mode 2 pairs (j, j + n_dims/2). Source: ARCH.md 1.9."""
+
+    n_dims: int
+    mode: int = 0
+    n_ctx_orig: int = 0
+    freq_base: float = 10000.0
+    freq_scale: float = 1.0
+    ext_factor: float = 0.0
+    attn_factor: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryParams:
+    """UNARY: which function."""
+
+    kind: UnaryOp
+
+
+@dataclass(frozen=True, slots=True)
+class GluParams:
+    """GLU: which function; with two sources src0 is the gate."""
+
+    kind: GluOp
+
+
+OpParams = (
+    NormParams
+    | ScaleParams
+    | MatmulParams
+    | SoftMaxParams
+    | FlashAttnParams
+    | RopeParams
+    | UnaryParams
+    | GluParams
+    | None
+)

@@ -1,0 +1,8 @@
+"""What was measured, as columns.
+
+records   Span, Mark, Counter: the dtypes and what each field means
+recorder  Recorder: appended to by any thread, read by seq
+snapshot  TraceSnapshot: immutable chunks
+metrics   pure functions: shares, sum check, per-split statistics
+export    one file a format: Perfetto protobuf, Chrome JSON
+"""

@@ -1,0 +1,77 @@
+"""The records of a trace: spans (something took time) and marks (something happened).
+
+All times are ns of the host's monotonic clock. Ids are those of the plan: a span of split 7 of
+plan 3 has plan_id 3, index 7.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+class SpanKind(enum.IntEnum):
+    """What a span measured."""
+
+    SPLIT = 0
+    """A split computing on `lane`; index = split id."""
+    COPY = 1
+    """An input copy into `lane` from `peer`; index = copy id; bytes = copied."""
+    WAIT = 2
+    """The host waiting for `lane`; index = the split about to run."""
+    NODE = 3
+    """One node on `lane`; index = node id. CPU only, unless the intrusive mode is on."""
+    STEP = 4
+    """One graph from inputs set to logits read; index = step id; bytes = tokens in it."""
+
+
+class StepKind(enum.IntEnum):
+    """What a step computed."""
+
+    PROMPT = 0
+    TOKEN = 1
+
+
+HOST_LANE = 255
+"""The lane of spans that belong to no device: steps."""
+
+SPAN_DTYPE = np.dtype(
+    [
+        ("kind", "u1"),  # SpanKind
+        ("lane", "u1"),  # backend_id, HOST_LANE for steps
+        ("peer", "u1"),  # COPY: backend_id of the source; STEP: StepKind; else 255
+        ("flags", "u1"),  # SpanFlag
+        ("plan_id", "i4"),
+        ("index", "i4"),
+        ("step", "i4"),  # the step it belongs to, counted from 0 over the run
+        ("start_ns", "i8"),
+        ("end_ns", "i8"),
+        ("bytes", "i8"),
+    ]
+)
+
+Spans = npt.NDArray[np.void]
+"""A read-only array of SPAN_DTYPE."""
+
+
+class SpanFlag(enum.IntFlag):
+    """What is special about a span."""
+
+    NONE = 0
+    CLOCK_CONVERTED = 1
+    """The device has its own clock; the times were mapped to the host's."""
+    WEIGHT = 2
+    """COPY of a weight (op_offload)."""
+    USER_INPUT = 4
+    """COPY of something the caller wrote: tokens, positions, mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at one moment, such as "op_offload off"."""
+
+    time_ns: int
+    text: str
