@@ -95,7 +95,9 @@ class DeviceFacts:
 
     `reg` names the backend family; `device_id` is the bus address, so that one card seen by two
     backends is used once. `features` are CPU features such as "AVX2". `software` is set for a
-    device that computes on the CPU (PoCL), with the words to show.
+    device that computes on the CPU (PoCL), with the words to show. `stream` names its backend
+    where that differs from the device (RPC). `copies_async`: it queues copies from another device
+    that does so too.
     """
 
     name: str
@@ -111,6 +113,13 @@ class DeviceFacts:
     host_buft: BufferTypeFacts | None = None
     features: frozenset[str] = frozenset()
     software: str = ""
+    stream: str = ""
+    copies_async: bool = False
+
+    @property
+    def stream_name(self) -> str:
+        """The name of this device's backend, as it stands in split lines and copy names."""
+        return self.stream or self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,73 @@
+"""How kernels are compiled and where the machine code is kept.
+
+numba keys its cache by a file's own time stamp, so an edit of simd.py would leave stale code of
+its callers. The folder here carries a hash of the package's sources instead.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+from numba import types
+
+from engine.backends.cpu.features import llvm_features, variant
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_SIGNATURE = types.int64(types.int64, types.int64, types.int64)
+
+
+def source_hash() -> str:
+    """A short hash of every source that ends up in machine code, and of the variant."""
+    digest = hashlib.sha256(f"{variant()} {sorted(llvm_features())}".encode())
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _choose_cache_dir() -> None:
+    base = numba.config.CACHE_DIR or str(Path(__file__).parent / "__pycache__")
+    numba.config.CACHE_DIR = str(Path(base) / f"cpu-{source_hash()}")
+
+
+# Must happen before the first function is decorated, which is when numba picks its folder.
+_choose_cache_dir()
+
+
+def helper(function: F) -> F:
+    """A function that kernels call."""
+    return cast("F", numba.njit(**_OPTIONS)(function))
+
+
+class Kernel:
+    """One kernel: compiled, or loaded from the cache, when its address is first asked for.
+
+    The function takes (row address, ith, nth) and gives back a status, 0 for success.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self, function: Callable[[int, int, int], int]) -> None:
+        self.name = function.__name__
+        self._function = function
+
+    def address(self) -> int:
+        """Address of the machine code; compiles once."""
+        with self._lock:
+            return int(self._compiled.address)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        return numba.cfunc(_SIGNATURE, cache=True, error_model="numpy")(self._function)
+
+
+def kernel(function: Callable[[int, int, int], int]) -> Kernel:
+    """Mark a function as a kernel."""
+    return Kernel(function)

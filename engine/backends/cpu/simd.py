@@ -1,0 +1,504 @@
+"""A small vector layer for numba: vector types and the operations kernels are written with.
+
+Three kinds of names: types (`F32V` is one register row of LANES floats, `F32X8` always eight),
+memory (`load_*`, `store_*`; addresses are int64, unaligned), and arithmetic (`fadd`, `fma`, ...).
+Everything here becomes one or a few instructions; nothing has a Python body.
+
+LANES is 16 with AVX-512 and 8 everywhere else, where LLVM splits vectors as it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import register_default
+from numba.core.datamodel.models import PrimitiveModel
+from numba.extending import intrinsic
+
+from engine.backends.cpu.features import Variant, has_half_conversion, variant
+
+VARIANT = variant()
+LANES = 16 if VARIANT is Variant.AVX512_VNNI else 8
+
+HAS_VNNI = VARIANT in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
+BYTE_BIAS = 128 if HAS_VNNI else 0
+"""What `bias_bytes` adds to signed bytes before `dot_bytes`: VNNI wants them unsigned."""
+
+Vector = Any
+"""A vector value inside a kernel."""
+Emit = Callable[[ir.IRBuilder, list[ir.Value]], ir.Value | None]
+Operation = Callable[..., Any]
+
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_HALF, _FLOAT, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
+
+
+class VectorType(types.Type):  # type: ignore[misc]  # numba has no types of its own
+    """`n` elements of one LLVM type, kept in registers."""
+
+    def __init__(self, element: ir.Type, n: int) -> None:
+        self.element, self.n = element, n
+        super().__init__(name=f"vector<{n} x {element}>")
+
+    @property
+    def llvm(self) -> ir.VectorType:
+        """The LLVM type."""
+        return ir.VectorType(self.element, self.n)
+
+
+@register_default(VectorType)  # type: ignore[untyped-decorator]  # numba has no types of its own
+class _VectorModel(PrimitiveModel):  # type: ignore[misc]  # numba has no types of its own
+    def __init__(self, manager: Any, vector: VectorType) -> None:
+        super().__init__(manager, vector, vector.llvm)
+
+
+F32V = VectorType(_FLOAT, LANES)
+I32V = VectorType(_I32, LANES)
+I8V = VectorType(_I8, 4 * LANES)
+F32X8 = VectorType(_FLOAT, 8)
+I32X8 = VectorType(_I32, 8)
+I8X32 = VectorType(_I8, 32)
+I8X16 = VectorType(_I8, 16)
+
+
+def define(emit: Emit, result: Any, *params: Any) -> Operation:
+    """An operation of fixed types whose code `emit` writes; arguments are cast to `params`."""
+    signature = result(*params)
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        value = emit(builder, list(args))
+        return context.get_dummy_value() if value is None else value
+
+    return _of_arity(len(params), lambda *_: (signature, generate))
+
+
+def define_like_first(n_params: int, emit: Emit) -> Operation:
+    """An operation on vectors of one type, whichever it is."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return emit(builder, list(args))
+
+    def resolve(first: Any, *_: Any) -> Any:
+        return (first(*[first] * n_params), generate) if isinstance(first, VectorType) else None
+
+    return _of_arity(n_params, resolve)
+
+
+def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
+    # numba reads the number of arguments from the signature, so each needs its own function.
+    by_arity: dict[int, Callable[..., Any]] = {
+        0: lambda typingctx: resolve(),
+        1: lambda typingctx, a: resolve(a),
+        2: lambda typingctx, a, b: resolve(a, b),
+        3: lambda typingctx, a, b, c: resolve(a, b, c),
+        4: lambda typingctx, a, b, c, d: resolve(a, b, c, d),
+        6: lambda typingctx, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
+        7: lambda typingctx, a, b, c, d, e, f, g: resolve(a, b, c, d, e, f, g),
+    }
+    return cast("Operation", intrinsic(by_arity[n_params]))
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
+    """`address`, an int64, as a pointer."""
+    return builder.inttoptr(address, pointee.as_pointer())
+
+
+def constant(vector: ir.VectorType, value: float) -> ir.Constant:
+    """A vector with `value` in every lane."""
+    return ir.Constant(vector, [ir.Constant(vector.element, value)] * vector.count)
+
+
+def call_llvm(
+    builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], *flags: str
+) -> ir.Value:
+    """The result of an LLVM intrinsic."""
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, args, fastmath=flags)
+
+
+def broadcast(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:
+    """A vector with the scalar `value` in every lane."""
+    vector = ir.VectorType(value.type, n)
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, value, _I32(0))
+    return builder.shuffle_vector(first, undefined, indices([0] * n))
+
+
+def indices(lanes: list[int]) -> ir.Constant:
+    """A shuffle mask."""
+    return ir.Constant(ir.VectorType(_I32, len(lanes)), lanes)
+
+
+def at(builder: ir.IRBuilder, address: ir.Value, n_bytes: int) -> ir.Value:
+    """`address` moved by a constant."""
+    return builder.add(address, _I64(n_bytes))
+
+
+# --- f16 <-> f32 -------------------------------------------------------------------------------
+
+
+def half_to_float(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """Vector of i16 bits of f16 as f32, exactly."""
+    n = bits.type.count
+    floats, ints = ir.VectorType(_FLOAT, n), ir.VectorType(_I32, n)
+    if has_half_conversion():
+        return builder.fpext(builder.bitcast(bits, ir.VectorType(_HALF, n)), floats)
+    wide = builder.zext(bits, ints)
+    sign = builder.shl(builder.and_(wide, constant(ints, 0x8000)), constant(ints, 16))
+    rest = builder.shl(builder.and_(wide, constant(ints, 0x7FFF)), constant(ints, 13))
+    # Multiplying by 2^112 moves the exponent's bias and makes denormals right at once.
+    scaled = builder.fmul(builder.bitcast(rest, floats), constant(floats, 2.0**112))
+    exponent = builder.and_(wide, constant(ints, 0x7C00))
+    is_special = builder.icmp_unsigned("==", exponent, constant(ints, 0x7C00))
+    special = builder.or_(rest, constant(ints, 0x7F800000))
+    magnitude = builder.select(is_special, special, builder.bitcast(scaled, ints))
+    return builder.bitcast(builder.or_(magnitude, sign), floats)
+
+
+def float_to_half(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Vector of f32 as i16 bits of f16, rounded to nearest even."""
+    n = value.type.count
+    if has_half_conversion():
+        half = builder.fptrunc(value, ir.VectorType(_HALF, n))
+        return builder.bitcast(half, ir.VectorType(_I16, n))
+    floats, ints = value.type, ir.VectorType(_I32, n)
+    bits = builder.bitcast(value, ints)
+    sign = builder.and_(bits, constant(ints, 0x80000000))
+    magnitude = builder.xor(bits, sign)
+    odd = builder.and_(builder.lshr(magnitude, constant(ints, 13)), constant(ints, 1))
+    rebiased = builder.add(builder.add(magnitude, constant(ints, 0xC8000FFF)), odd)
+    normal = builder.lshr(rebiased, constant(ints, 13))
+    # Adding 0.5 lets the adder round a denormal: its last place is then 2^-24.
+    shifted = builder.fadd(builder.bitcast(magnitude, floats), constant(floats, 0.5))
+    denormal = builder.sub(builder.bitcast(shifted, ints), constant(ints, 0x3F000000))
+    is_nan = builder.icmp_unsigned(">", magnitude, constant(ints, 0x7F800000))
+    special = builder.select(is_nan, constant(ints, 0x7E00), constant(ints, 0x7C00))
+    is_small = builder.icmp_unsigned("<", magnitude, constant(ints, 0x38800000))
+    is_large = builder.icmp_unsigned(">=", magnitude, constant(ints, 0x477FF000))
+    finite = builder.select(is_small, denormal, normal)
+    half = builder.select(is_large, special, finite)
+    signed = builder.or_(half, builder.lshr(sign, constant(ints, 16)))
+    return builder.trunc(signed, ir.VectorType(_I16, n))
+
+
+# --- memory ------------------------------------------------------------------------------------
+
+
+def _load_scalar(kind: ir.Type) -> Emit:
+    return lambda b, a: b.load(pointer(b, a[0], kind), align=1)
+
+
+def _store_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    b.store(a[1], pointer(b, a[0], a[1].type), align=1)
+
+
+def _load_signed(kind: ir.Type) -> Emit:
+    return lambda b, a: b.sext(b.load(pointer(b, a[0], kind), align=1), _I64)
+
+
+def _store_truncated(kind: ir.Type) -> Emit:
+    return lambda b, a: b.store(b.trunc(a[1], kind), pointer(b, a[0], kind), align=1) and None
+
+
+def _load_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    bits = b.load(pointer(b, a[0], _I16), align=1)
+    one = b.bitcast(bits, ir.VectorType(_I16, 1))
+    return b.extract_element(half_to_float(b, one), _I32(0))
+
+
+def _store_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    one = b.bitcast(a[1], ir.VectorType(_FLOAT, 1))
+    bits = b.bitcast(float_to_half(b, one), _I16)
+    b.store(bits, pointer(b, a[0], _I16), align=1)
+
+
+def _load_vector(vector: ir.VectorType) -> Emit:
+    return lambda b, a: b.load(pointer(b, a[0], vector), align=1)
+
+
+def _load_halfs(n: int) -> Emit:
+    halfs = ir.VectorType(_I16, n)
+    return lambda b, a: half_to_float(b, b.load(pointer(b, a[0], halfs), align=1))
+
+
+def _store_halfs(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    bits = float_to_half(b, a[1])
+    b.store(bits, pointer(b, a[0], bits.type), align=1)
+
+
+def _lane_address(b: ir.IRBuilder, a: list[ir.Value], lane: int, n_bytes: int) -> ir.Value:
+    """Address of lane `lane`, or of the last valid one; a = (address, ..., count)."""
+    last = b.sub(a[-1], _I64(1))
+    inside = b.icmp_signed("<", _I64(lane), a[-1])
+    index = b.select(inside, _I64(lane), last)
+    return b.add(a[0], b.mul(index, _I64(n_bytes)))
+
+
+def _load_part(kind: ir.Type, n_bytes: int) -> Emit:
+    """The first `count` elements; the lanes behind them are zero and memory there is not read."""
+
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+        value = ir.Constant(ir.VectorType(kind, LANES), ir.Undefined)
+        for lane in range(LANES):
+            element = b.load(pointer(b, _lane_address(b, a, lane, n_bytes), kind), align=1)
+            inside = b.icmp_signed("<", _I64(lane), a[1])
+            zero = ir.Constant(kind, 0)
+            value = b.insert_element(value, b.select(inside, element, zero), _I32(lane))
+        return half_to_float(b, value) if kind is _I16 else value
+
+    return emit
+
+
+def _store_part(kind: ir.Type, n_bytes: int) -> Emit:
+    """Store the first `count` lanes.
+
+    Lanes behind them go to the last valid element, in descending order, so that the right value
+    is the one that stays.
+    """
+
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+        value = float_to_half(b, a[1]) if kind is _I16 else a[1]
+        for lane in reversed(range(LANES)):
+            element = b.extract_element(value, _I32(lane))
+            b.store(element, pointer(b, _lane_address(b, a, lane, n_bytes), kind), align=1)
+
+    return emit
+
+
+load_i64 = define(_load_scalar(_I64), types.int64, types.int64)
+load_i32 = define(_load_signed(_I32), types.int64, types.int64)
+load_i8 = define(_load_signed(_I8), types.int64, types.int64)
+load_f64 = define(_load_scalar(_DOUBLE), types.float64, types.int64)
+load_f32 = define(_load_scalar(_FLOAT), types.float32, types.int64)
+load_f16 = define(_load_half_scalar, types.float32, types.int64)
+store_i64 = define(_store_scalar, types.void, types.int64, types.int64)
+store_f32 = define(_store_scalar, types.void, types.int64, types.float32)
+store_f16 = define(_store_half_scalar, types.void, types.int64, types.float32)
+store_i8 = define(_store_truncated(_I8), types.void, types.int64, types.int64)
+
+load_f32v = define(_load_vector(F32V.llvm), F32V, types.int64)
+load_f16v = define(_load_halfs(LANES), F32V, types.int64)
+load_i8v = define(_load_vector(I8V.llvm), I8V, types.int64)
+load_f32x8 = define(_load_vector(F32X8.llvm), F32X8, types.int64)
+load_i8x16 = define(_load_vector(I8X16.llvm), I8X16, types.int64)
+load_i8x32 = define(_load_vector(I8X32.llvm), I8X32, types.int64)
+store_f32v = define(_store_scalar, types.void, types.int64, F32V)
+store_f16v = define(_store_halfs, types.void, types.int64, F32V)
+store_i8x32 = define(_store_scalar, types.void, types.int64, I8X32)
+
+load_f32_part = define(_load_part(_FLOAT, 4), F32V, types.int64, types.int64)
+load_f16_part = define(_load_part(_I16, 2), F32V, types.int64, types.int64)
+store_f32_part = define(_store_part(_FLOAT, 4), types.void, types.int64, F32V, types.int64)
+store_f16_part = define(_store_part(_I16, 2), types.void, types.int64, F32V, types.int64)
+
+
+# --- arithmetic --------------------------------------------------------------------------------
+
+
+def _fma(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    if VARIANT is Variant.GENERIC:
+        # Without the instruction llvm.fma is a call per lane.
+        return b.fadd(b.fmul(a[0], a[1]), a[2])
+    return call_llvm(b, f"llvm.fma.v{a[0].type.count}f32", a[0].type, a)
+
+
+def _clamp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """a[0] within [a[1], a[2]]; NaN stays NaN."""
+    low = b.select(b.fcmp_ordered("<", a[0], a[1]), a[1], a[0])
+    return b.select(b.fcmp_ordered(">", low, a[2]), a[2], low)
+
+
+def _larger(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """The larger of two; the second if the first is NaN."""
+    return b.select(b.fcmp_ordered(">", a[0], a[1]), a[0], a[1])
+
+
+def _larger_or_nan(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """The larger of two; NaN if one is NaN (a[1] is never NaN unless a NaN came before)."""
+    keep = b.fcmp_ordered(">=", a[1], a[0])
+    kept = b.or_(keep, b.fcmp_unordered("uno", a[1], a[1]))
+    return b.select(kept, a[1], a[0])
+
+
+def _sum(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    n = a[0].type.count
+    zero = ir.Constant(_FLOAT, -0.0)
+    name = f"llvm.vector.reduce.fadd.v{n}f32"
+    return call_llvm(b, name, _FLOAT, [zero, a[0]], "reassoc")
+
+
+def _reduce(combine: Emit) -> Emit:
+    """Halve the vector with `combine` until one element is left."""
+
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+        value = a[0]
+        n = value.type.count
+        while n > 1:
+            n //= 2
+            low = b.shuffle_vector(value, value, indices(list(range(n))))
+            high = b.shuffle_vector(value, value, indices(list(range(n, 2 * n))))
+            combined = combine(b, [low, high])
+            assert combined is not None
+            value = combined
+        return b.extract_element(value, _I32(0))
+
+    return emit
+
+
+def _exp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """e^x, 1.2e-7 relative: x = n ln2 + r, a polynomial in r, times 2^n.
+
+    Source of the coefficients: Cephes, expf.
+    """
+    floats = a[0].type
+    n_lanes = floats.count
+    ints = ir.VectorType(_I32, n_lanes)
+
+    def f(value: float) -> ir.Constant:
+        return constant(floats, value)
+
+    x = _clamp(b, [a[0], f(-104.0), f(89.0)])
+    magic = f(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer that sits in the low bits
+    shifted = b.fadd(b.fmul(x, f(1.44269504088896341)), magic)
+    n = b.fsub(shifted, magic)
+    r = _fma(b, [n, f(-0.693359375), x])
+    r = _fma(b, [n, f(2.12194440e-4), r])
+    y = f(1.9875691500e-4)
+    for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
+        y = _fma(b, [y, r, f(coefficient)])
+    y = _fma(b, [b.fmul(r, r), y, b.fadd(r, f(1.0))])
+    # 2^n in two factors, so that neither overflows where the product does not.
+    whole = b.sub(b.bitcast(shifted, ints), b.bitcast(magic, ints))
+    half = b.ashr(whole, constant(ints, 1))
+    for part in (half, b.sub(whole, half)):
+        bits = b.shl(b.add(part, constant(ints, 127)), constant(ints, 23))
+        y = b.fmul(y, b.bitcast(bits, floats))
+    return y
+
+
+def _absolute(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    return call_llvm(b, f"llvm.fabs.v{a[0].type.count}f32", a[0].type, a)
+
+
+fadd = define_like_first(2, lambda b, a: b.fadd(*a))
+fsub = define_like_first(2, lambda b, a: b.fsub(*a))
+fmul = define_like_first(2, lambda b, a: b.fmul(*a))
+fdiv = define_like_first(2, lambda b, a: b.fdiv(*a))
+fma = define_like_first(3, _fma)
+"""a * b + c, rounded once where the processor can."""
+larger = define_like_first(2, _larger)
+larger_or_nan = define_like_first(2, _larger_or_nan)
+absolute = define_like_first(1, _absolute)
+exp = define_like_first(1, _exp)
+splat = define(lambda b, a: broadcast(b, a[0], LANES), F32V, types.float32)
+splat_x8 = define(lambda b, a: broadcast(b, a[0], 8), F32X8, types.float32)
+sum_lanes = define(_sum, types.float32, F32V)
+sum_lanes_x8 = define(_sum, types.float32, F32X8)
+max_lanes = define(_reduce(_larger), types.float32, F32V)
+max_lanes_or_nan = define(_reduce(_larger_or_nan), types.float32, F32V)
+
+
+# --- bytes -------------------------------------------------------------------------------------
+
+_MAGIC = 12582912.0
+"""1.5 * 2^23; a float plus this is rounded to an integer that sits in its low bits."""
+
+
+def dot(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:
+    """Each i32 lane of `total` plus four products of bytes.
+
+    `weights` are signed bytes plus BYTE_BIAS, `x` signed bytes within -127..127.
+    """
+    n = total.type.count
+    if HAS_VNNI:
+        return _dot_vnni(b, total, weights, x)
+    if VARIANT is Variant.AVX2:
+        return b.add(total, _dot_avx2(b, weights, x))
+    ints = ir.VectorType(_I32, 4 * n)
+    products = b.mul(b.sext(weights, ints), b.sext(x, ints))
+    for width in (2 * n, n):
+        even = b.shuffle_vector(products, products, indices(list(range(0, 2 * width, 2))))
+        odd = b.shuffle_vector(products, products, indices(list(range(1, 2 * width, 2))))
+        products = b.add(even, odd)
+    return b.add(total, products)
+
+
+def _dot_vnni(
+    b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value
+) -> ir.Value:
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * total.type.count}"
+    if llvm.llvm_version_info < (22,):
+        # Before LLVM 22 the bytes were passed as i32 lanes.
+        weights, x = b.bitcast(weights, total.type), b.bitcast(x, total.type)
+    return call_llvm(b, name, total.type, [total, weights, x])
+
+
+def _dot_avx2(b: ir.IRBuilder, weights: ir.Value, x: ir.Value) -> ir.Value:
+    # pmaddubsw multiplies unsigned by signed: take |w| and give x the sign of w.
+    bytes32, words = weights.type, ir.VectorType(_I16, 16)
+    negative = b.icmp_signed("<", weights, constant(bytes32, 0))
+    magnitude = b.select(negative, b.neg(weights), weights)
+    signed = call_llvm(b, "llvm.x86.avx2.psign.b", bytes32, [x, weights])
+    pairs = call_llvm(b, "llvm.x86.avx2.pmadd.ub.sw", words, [magnitude, signed])
+    ones = constant(words, 1)
+    return call_llvm(b, "llvm.x86.avx2.pmadd.wd", I32X8.llvm, [pairs, ones])
+
+
+def _nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """32 bytes from 16: low halves, then high halves."""
+    low = b.and_(a[0], constant(a[0].type, 15))
+    high = b.lshr(a[0], constant(a[0].type, 4))
+    return b.shuffle_vector(low, high, indices(list(range(32))))
+
+
+def _store_rounded(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """Store lanes as signed bytes, rounded to nearest even; lanes must be within -127..127."""
+    ints = ir.VectorType(_I32, a[1].type.count)
+    shifted = b.fadd(a[1], constant(a[1].type, _MAGIC))
+    small = b.trunc(b.bitcast(shifted, ints), ir.VectorType(_I8, ints.count))
+    b.store(small, pointer(b, a[0], small.type), align=1)
+
+
+def _round_even(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    magic = constant(a[0].type, _MAGIC)
+    return b.fsub(b.fadd(a[0], magic), magic)
+
+
+def _bytes_to_floats(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """LANES signed bytes at an address as floats."""
+    small = ir.VectorType(_I8, LANES)
+    return b.sitofp(b.load(pointer(b, a[0], small), align=1), F32V.llvm)
+
+
+def _store_nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """Write 16 bytes as 32 floats scale * nibble + offset: low halves, then high halves."""
+    address, packed, scale, offset = a
+    low = b.and_(packed, constant(packed.type, 15))
+    high = b.lshr(packed, constant(packed.type, 4))
+    floats = ir.VectorType(_FLOAT, 16)
+    factor, shift = broadcast(b, scale, 16), broadcast(b, offset, 16)
+    for i_half, half in enumerate((low, high)):
+        value = _fma(b, [b.uitofp(half, floats), factor, shift])
+        b.store(value, pointer(b, at(b, address, 64 * i_half), floats), align=1)
+
+
+dot_bytes = define(lambda b, a: dot(b, *a), I32X8, I32X8, I8X32, I8X32)
+bias_bytes = define(
+    lambda b, a: b.xor(a[0], constant(a[0].type, BYTE_BIAS)) if BYTE_BIAS else a[0], I8X32, I8X32
+)
+"""Signed bytes plus BYTE_BIAS."""
+nibbles = define(_nibbles, I8X32, I8X16)
+zeros_i32x8 = define(lambda b, a: constant(I32X8.llvm, 0), I32X8)
+to_float_x8 = define(lambda b, a: b.sitofp(a[0], F32X8.llvm), F32X8, I32X8)
+store_rounded = define(_store_rounded, types.void, types.int64, F32V)
+round_even = define_like_first(1, _round_even)
+load_bytes_as_f32v = define(_bytes_to_floats, F32V, types.int64)
+store_nibbles = define(
+    _store_nibbles, types.void, types.int64, I8X16, types.float32, types.float32
+)

@@ -1,0 +1,102 @@
+"""Facts of devices as real backends report them (SCHED.md 4, oracle/registry)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.core.devices import (
+    CUDA_MIN_BATCH,
+    BufferTypeFacts,
+    DeviceCaps,
+    DeviceFacts,
+    DeviceType,
+    TableRules,
+)
+
+MIB = 2**20
+
+
+def cpu(name: str, free_bytes: int) -> DeviceFacts:
+    """A CPU: reads every kind of host memory, takes everything."""
+    return DeviceFacts(
+        name=name,
+        description="a CPU on paper",
+        type=DeviceType.CPU,
+        reg="CPU",
+        buft=BufferTypeFacts("CPU", alignment=32, is_host=True),
+        rules=TableRules(bufts=frozenset({"CPU"}), host_bufts=True),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+        caps=DeviceCaps(buffer_from_host_ptr=True),
+    )
+
+
+def plain(name: str, free_bytes: int) -> DeviceFacts:
+    """A GPU without any extra: no events, no pinned memory, no offload."""
+    return DeviceFacts(
+        name=name,
+        description="a GPU on paper",
+        type=DeviceType.GPU,
+        reg="NULL",
+        buft=BufferTypeFacts(name, alignment=128),
+        rules=TableRules(bufts=frozenset({name})),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+    )
+
+
+def rpc(name: str, free_bytes: int) -> DeviceFacts:
+    """A GPU behind ggml's RPC: asynchronous, with events, no pinned memory, no offload."""
+    return DeviceFacts(
+        name=name,
+        description="an RPC server on paper",
+        type=DeviceType.GPU,
+        reg="RPC",
+        buft=BufferTypeFacts(name, alignment=32),
+        rules=TableRules(bufts=frozenset({name})),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+        caps=DeviceCaps(asynchronous=True, events=True),
+    )
+
+
+def cuda(name: str, free_bytes: int) -> DeviceFacts:
+    """A CUDA card: pinned memory, events, offload from 32 rows on, quantised rows padded to 512."""
+    return DeviceFacts(
+        name=name,
+        description="a CUDA card on paper",
+        type=DeviceType.GPU,
+        reg="CUDA",
+        buft=BufferTypeFacts(name, alignment=128, pad_row_elems=512),
+        rules=TableRules(bufts=frozenset({name}), offload_min_batch=CUDA_MIN_BATCH),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+        caps=DeviceCaps(asynchronous=True, host_buffer=True, events=True),
+        host_buft=BufferTypeFacts("CUDA_Host", alignment=32, is_host=True),
+    )
+
+
+def vulkan(name: str, free_bytes: int) -> DeviceFacts:
+    """A Vulkan card: pinned memory, events, offload from 32 rows on, buffers up to 1 GiB."""
+    gib = 1024 * MIB
+    return DeviceFacts(
+        name=name,
+        description="a Vulkan card on paper",
+        type=DeviceType.GPU,
+        reg="Vulkan",
+        buft=BufferTypeFacts(name, alignment=16, max_bytes=gib),
+        rules=TableRules(bufts=frozenset({name}), offload_min_batch=CUDA_MIN_BATCH),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+        caps=DeviceCaps(asynchronous=True, host_buffer=True, events=True),
+        host_buft=BufferTypeFacts("Vulkan_Host", alignment=64, max_bytes=gib, is_host=True),
+    )
+
+
+PRESETS: dict[str, Callable[[str, int], DeviceFacts]] = {
+    "cpu": cpu,
+    "plain": plain,
+    "rpc": rpc,
+    "cuda": cuda,
+    "vulkan": vulkan,
+}

@@ -1,0 +1,114 @@
+"""A device on paper from one line: `NAME:TYPE:FREE_MIB[:key=value,..]`.
+
+TYPE is gpu, igpu, accel or cpu. Keys: preset, buft, align, max, host, async, events, cpyasync,
+hostbuft, mmap, offload, ops, noops; several operations are joined with `+`. They mean what they
+mean in the scheduler's script language: `offload=N` is CUDA's batch rule from N on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from engine.backends.null.presets import MIB, PRESETS
+from engine.core.devices import DeviceFacts, DeviceType, TableRules
+from engine.errors import PlacementError
+
+KEYS = (
+    "preset", "buft", "align", "max", "host", "async", "events", "cpyasync", "hostbuft", "mmap",
+    "offload", "ops", "noops",
+)  # fmt: skip
+
+_TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACCEL}
+_TYPES["cpu"] = DeviceType.CPU
+_EXAMPLE = "for example GPU0:gpu:8192:preset=cuda"
+
+
+def parse_virtual(text: str) -> DeviceFacts:
+    """The facts that `text` describes; PlacementError says which part is wrong."""
+    name, device_type, free_bytes, keys = _parts(text)
+    default = "cpu" if device_type is DeviceType.CPU else "plain"
+    preset = keys.pop("preset", default)
+    if preset not in PRESETS:
+        raise _wrong(text, f"preset is {preset}, allowed are {', '.join(PRESETS)}")
+    facts = replace(PRESETS[preset](name, free_bytes), type=device_type)
+    return _with_keys(facts, keys, text)
+
+
+def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
+    # A buffer type's name may hold a colon, as RPC0[127.0.0.1:50052] does.
+    head = text.split(":", 3)
+    if len(head) < 3 or not head[0]:
+        raise _wrong(text, "it needs a name, a type and free MiB")
+    if head[1].lower() not in _TYPES:
+        raise _wrong(text, f"type is {head[1]}, allowed are {', '.join(_TYPES)}")
+    if not head[2].isdigit() or int(head[2]) > 2**40:
+        raise _wrong(text, f"free memory is {head[2]}, which is not a number of MiB")
+    keys: dict[str, str] = {}
+    for item in filter(None, head[3].split(",") if len(head) > 3 else ()):
+        key, _, value = item.partition("=")
+        if key not in KEYS or not value:
+            raise _wrong(text, f"{item} is not key=value with a key of {', '.join(KEYS)}")
+        keys[key] = value
+    return head[0], _TYPES[head[1].lower()], int(head[2]) * MIB, keys
+
+
+def _with_keys(facts: DeviceFacts, keys: dict[str, str], text: str) -> DeviceFacts:
+    numbers = {
+        key: _number(value, key, text)
+        for key, value in keys.items()
+        if key not in ("buft", "hostbuft", "ops", "noops")
+    }
+    buft = facts.buft
+    if "buft" in keys:
+        buft = replace(buft, name=keys["buft"])
+        if facts.reg == "RPC":
+            facts = replace(facts, stream=keys["buft"])
+    if "align" in numbers:
+        if numbers["align"] < 1 or numbers["align"] & (numbers["align"] - 1):
+            raise _wrong(text, f"align is {numbers['align']}, which is not a power of two")
+        buft = replace(buft, alignment=numbers["align"])
+    if "max" in numbers:
+        buft = replace(buft, max_bytes=numbers["max"] or None)
+    if "host" in numbers:
+        buft = replace(buft, is_host=bool(numbers["host"]))
+    rules = facts.rules
+    assert isinstance(rules, TableRules)
+    rules = replace(rules, bufts=rules.bufts | {buft.name})
+    if "offload" in numbers:
+        rules = replace(rules, offload_min_batch=numbers["offload"] or None)
+    if keys.get("ops", "*") != "*":
+        rules = replace(rules, ops=frozenset(keys["ops"].split("+")))
+    if "noops" in keys:
+        rules = replace(rules, not_ops=frozenset(keys["noops"].split("+")))
+    return _with_caps(replace(facts, buft=buft, rules=rules), keys, numbers)
+
+
+def _with_caps(facts: DeviceFacts, keys: dict[str, str], numbers: dict[str, int]) -> DeviceFacts:
+    caps = facts.caps
+    changes: dict[str, Any] = {}
+    for key, cap in (("async", "asynchronous"), ("events", "events"), ("mmap", "mmap_support")):
+        if key in numbers:
+            changes[cap] = bool(numbers[key])
+    host_buft = facts.host_buft
+    if "hostbuft" in keys:
+        host_buft = replace(facts.buft, name=keys["hostbuft"], is_host=True, pad_row_elems=0)
+        changes["host_buffer"] = True
+    return replace(
+        facts,
+        caps=replace(caps, **changes),
+        host_buft=host_buft,
+        copies_async=bool(numbers.get("cpyasync", facts.copies_async)),
+    )
+
+
+def _number(value: str, key: str, text: str) -> int:
+    if not value.isdigit():
+        raise _wrong(text, f"{key} is {value}, which is not a number")
+    return int(value)
+
+
+def _wrong(text: str, what: str) -> PlacementError:
+    return PlacementError(
+        f"The device {text!r} cannot be read.", f"{what[0].upper()}{what[1:]}.", _EXAMPLE
+    )

@@ -1,0 +1,146 @@
+// FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums.
+//
+// Item = (QUERIES queries, head, batch). Eight rows of k and v at a time are unpacked once for all
+// queries of the item. A group of rows that the mask hides from a query is skipped for it.
+// Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
+
+#define QUERIES 8
+#define MAX_HEAD 256
+#define GROUP 8
+
+#if defined(KV_F16)
+#define load8_kv load8_f16
+#else
+#define load8_kv load8_f32
+#endif
+
+// Sums of eight vectors as one vector: pairs are added until one is left.
+static float8 sums8(
+    float8 a, float8 b, float8 c, float8 d, float8 e, float8 f, float8 g, float8 h)
+{
+    const float8 ab = (float8)(a.even + a.odd, b.even + b.odd);
+    const float8 cd = (float8)(c.even + c.odd, d.even + d.odd);
+    const float8 ef = (float8)(e.even + e.odd, f.even + f.odd);
+    const float8 gh = (float8)(g.even + g.odd, h.even + h.odd);
+    const float8 abcd = (float8)(ab.even + ab.odd, cd.even + cd.odd);
+    const float8 efgh = (float8)(ef.even + ef.odd, gh.even + gh.odd);
+    return (float8)(abcd.even + abcd.odd, efgh.even + efgh.odd);
+}
+
+// The dot products of one query with the eight unpacked rows of k.
+static float8 dots8(const float *query, const float *keys, int dk)
+{
+    float8 a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+    for (int i = 0; i < dk; i += 8) {
+        const float8 q = vload8(0, query + i);
+        a = fma(q, vload8(0, keys + i), a);
+        b = fma(q, vload8(0, keys + dk + i), b);
+        c = fma(q, vload8(0, keys + 2 * dk + i), c);
+        d = fma(q, vload8(0, keys + 3 * dk + i), d);
+        e = fma(q, vload8(0, keys + 4 * dk + i), e);
+        f = fma(q, vload8(0, keys + 5 * dk + i), f);
+        g = fma(q, vload8(0, keys + 6 * dk + i), g);
+        h = fma(q, vload8(0, keys + 7 * dk + i), h);
+    }
+    return sums8(a, b, c, d, e, f, g, h);
+}
+
+// out = out * keep + weights . values
+static void add_values(float *out, float8 weights, float keep, const float *values, int dv)
+{
+    for (int i = 0; i < dv; i += 8) {
+        float8 sum = vload8(0, out + i) * keep;
+        sum = fma((float8)weights.s0, vload8(0, values + i), sum);
+        sum = fma((float8)weights.s1, vload8(0, values + dv + i), sum);
+        sum = fma((float8)weights.s2, vload8(0, values + 2 * dv + i), sum);
+        sum = fma((float8)weights.s3, vload8(0, values + 3 * dv + i), sum);
+        sum = fma((float8)weights.s4, vload8(0, values + 4 * dv + i), sum);
+        sum = fma((float8)weights.s5, vload8(0, values + 5 * dv + i), sum);
+        sum = fma((float8)weights.s6, vload8(0, values + 6 * dv + i), sum);
+        sum = fma((float8)weights.s7, vload8(0, values + 7 * dv + i), sum);
+        vstore8(sum, 0, out + i);
+    }
+}
+
+// Rows first..first+7 of k or v; rows past the end repeat the last one.
+static void unpack_group(
+    global const char *rows, ulong nb1, int first, int n_rows, int width, float *out)
+{
+    for (int r = 0; r < GROUP; r++) {
+        global const char *row = rows + min(first + r, n_rows - 1) * nb1;
+        for (int i = 0; i < width; i += 8) vstore8(load8_kv(row, i), 0, out + r * width + i);
+    }
+}
+
+// What the mask adds to eight keys of a query; -inf for keys past the end.
+static float8 mask_group(global const char *mask, int has_mask, int first, int n_kv)
+{
+    if (first + GROUP <= n_kv) return has_mask ? load8_f16(mask, first) : (float8)0;
+    float values[GROUP];
+    for (int r = 0; r < GROUP; r++) {
+        const int inside = first + r < n_kv;
+        values[r] = !inside ? -INFINITY : has_mask ? load1_f16(mask, first + r) : 0.0f;
+    }
+    return vload8(0, values);
+}
+
+kernel void flash_attn(
+    global const char *q_buf, ulong q_off, global const char *k_buf, ulong k_off,
+    global const char *v_buf, ulong v_off, global const char *m_buf, ulong m_off,
+    global char *d_buf, ulong d_off, int dk, int dv, int n_queries, int n_kv,
+    int q_heads_per_k, int q_heads_per_v, int batch_per_k, int batch_per_v,
+    int has_mask, int m_ne2, int m_ne3,
+    ulong q_nb1, ulong q_nb2, ulong q_nb3, ulong k_nb1, ulong k_nb2, ulong k_nb3,
+    ulong v_nb1, ulong v_nb2, ulong v_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3,
+    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap)
+{
+    const int first_query = get_global_id(0) * QUERIES;
+    const int count = min(QUERIES, n_queries - first_query);
+    if (count <= 0) return;
+    const long head = get_global_id(1), i3 = get_global_id(2);
+    global const char *q = q_buf + q_off + head * q_nb2 + i3 * q_nb3;
+    global const char *k = k_buf + k_off + head / q_heads_per_k * k_nb2 + i3 / batch_per_k * k_nb3;
+    global const char *v = v_buf + v_off + head / q_heads_per_v * v_nb2 + i3 / batch_per_v * v_nb3;
+    global const char *m = m_buf + m_off + head % m_ne2 * m_nb2 + i3 % m_ne3 * m_nb3;
+    global char *d = d_buf + d_off + head * d_nb1 + i3 * d_nb3;
+
+    float queries[QUERIES * MAX_HEAD], out[QUERIES * MAX_HEAD];
+    float keys[GROUP * MAX_HEAD], values[GROUP * MAX_HEAD];
+    float top[QUERIES], sum[QUERIES];
+    for (int j = 0; j < count; j++) {
+        global const char *query = q + (first_query + j) * q_nb1;
+        for (int i = 0; i < dk; i += 8) vstore8(load8_f32(query, i) * scale, 0, queries + j * dk + i);
+        for (int i = 0; i < dv; i += 8) vstore8((float8)0, 0, out + j * dv + i);
+        top[j] = -INFINITY;
+        sum[j] = 0;
+    }
+
+    for (int first = 0; first < n_kv; first += GROUP) {
+        int unpacked = 0;
+        for (int j = 0; j < count; j++) {
+            const float8 bias = mask_group(m + (first_query + j) * m_nb1, has_mask, first, n_kv);
+            if (max8(bias) == -INFINITY) continue;
+            if (!unpacked) {
+                unpack_group(k, k_nb1, first, n_kv, dk, keys);
+                unpack_group(v, v_nb1, first, n_kv, dv, values);
+                unpacked = 1;
+            }
+            float8 logits = dots8(queries + j * dk, keys, dk);
+            if (softcap != 0.0f) logits = softcap * tanh(logits);
+            logits += bias;
+            const float new_top = fmax(top[j], max8(logits));
+            if (new_top == -INFINITY) continue;
+            const float keep = exp(top[j] - new_top);
+            const float8 weights = exp(logits - new_top);
+            add_values(out + j * dv, weights, keep, values, dv);
+            sum[j] = sum[j] * keep + sum8(weights);
+            top[j] = new_top;
+        }
+    }
+
+    for (int j = 0; j < count; j++) {
+        const float factor = sum[j] == 0.0f ? 0.0f : 1.0f / sum[j];
+        global char *row = d + (first_query + j) * d_nb2;
+        for (int i = 0; i < dv; i += 8) store8_f32(vload8(0, out + j * dv + i) * factor, row, i);
+    }
+}

@@ -1,0 +1,63 @@
+// ROPE, modes 0 (pairs 2j, 2j+1) and 2 (pairs j, j + n_dims/2): item = (token, part of the heads).
+//
+// The angles of a token are computed once for all heads of the item. Angles are multiplied up pair
+// by pair, as ggml does, so that rounding agrees with it.
+
+#define MAX_PAIRS 256
+
+// Blend of the interpolated and the extrapolated angle of pair j (yarn).
+static float yarn_angle(float angle, int j, float freq_scale, float ext_factor, float lo, float hi)
+{
+    const float interpolated = freq_scale * angle;
+    if (ext_factor == 0.0f) return interpolated;
+    const float ramp = clamp((j - lo) / fmax(0.001f, hi - lo), 0.0f, 1.0f);
+    const float mix = (1.0f - ramp) * ext_factor;
+    return interpolated * (1.0f - mix) + angle * mix;
+}
+
+kernel void rope(
+    global const char *x_buf, ulong x_off, global const char *pos_buf, ulong pos_off,
+    global const char *ff_buf, ulong ff_off, global char *d_buf, ulong d_off,
+    int ne0, int ne1, int ne2, int n_tokens, int heads_per_item, int has_factors,
+    int n_dims, int pair_step, int pair_gap, ulong pos_nb0,
+    ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong d_nb1, ulong d_nb2, ulong d_nb3,
+    float theta_scale, float freq_scale, float ext_factor, float magnitude, float lo, float hi)
+{
+    const long i_token = get_global_id(0);
+    if (i_token >= n_tokens) return;
+    const long i2 = i_token % ne2, i3 = i_token / ne2;
+    const int head_begin = get_global_id(1) * heads_per_item;
+    const int head_end = min(head_begin + heads_per_item, ne1);
+    const int n_pairs = n_dims / 2;
+
+    float cosines[MAX_PAIRS], sines[MAX_PAIRS];
+    float theta = *AT(const int, pos_buf, pos_off + i2 * pos_nb0);
+    for (int j = 0; j < n_pairs; j++) {
+        const float factor = has_factors ? load1_f32(ff_buf + ff_off, j) : 1.0f;
+        cosines[j] = yarn_angle(theta / factor, j, freq_scale, ext_factor, lo, hi);
+        theta *= theta_scale;
+    }
+    int j = 0;
+    for (; j + 8 <= n_pairs; j += 8) {
+        float8 cosine;
+        const float8 sine = sincos(vload8(0, cosines + j), &cosine);
+        vstore8(sine * magnitude, 0, sines + j);
+        vstore8(cosine * magnitude, 0, cosines + j);
+    }
+    for (; j < n_pairs; j++) {
+        const float angle = cosines[j];
+        sines[j] = sin(angle) * magnitude;
+        cosines[j] = cos(angle) * magnitude;
+    }
+
+    for (int i1 = head_begin; i1 < head_end; i1++) {
+        global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
+        global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
+        for (int k = 0; k < n_pairs; k++) {
+            const float a = load1_f32(x, k * pair_step), b = load1_f32(x, k * pair_step + pair_gap);
+            store1_f32(a * cosines[k] - b * sines[k], d, k * pair_step);
+            store1_f32(a * sines[k] + b * cosines[k], d, k * pair_step + pair_gap);
+        }
+        for (int i = n_dims; i < ne0; i++) store1_f32(load1_f32(x, i), d, i);
+    }
+}

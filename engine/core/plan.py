@@ -1,0 +1,160 @@
+"""Plan: everything that is decided before a byte is computed. Frozen; a function of facts.
+
+    Plan = graph of one batch shape + backends + trace of the passes + run graph + offsets
+    PlanSet = the plans of one model with one set of options, and the memory they need
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from engine.core.devices import BackendView, BufferTypeFacts
+from engine.core.graph import Graph
+from engine.core.options import Options
+from engine.core.placement import SplitTrace
+from engine.core.tensor import Tensor
+
+
+class NodeKey(NamedTuple):
+    """A node's identity across plans: names repeat, so the occurrence counts from 0."""
+
+    name: str
+    occurrence: int
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.occurrence}" if self.occurrence else self.name
+
+
+class Batch(enum.StrEnum):
+    """Which of the two plans a screen shows."""
+
+    PROMPT = "prompt"
+    TOKEN = "token"
+
+
+@dataclass(frozen=True, slots=True)
+class BatchShape:
+    """What a graph is built for: tokens in it, cache cells it sees, rows of logits it gives."""
+
+    n_tokens: int
+    n_kv: int
+    n_outputs: int
+
+
+class Allocation(NamedTuple):
+    """Where the allocator put a tensor: which backend's buffer, which chunk, at what byte.
+
+    `size_max` is what the record allows at this place; buffer_id -1 means it lives elsewhere.
+    """
+
+    buffer_id: int
+    chunk: int
+    offset: int
+    size_max: int
+
+
+ELSEWHERE = Allocation(-1, -1, -1, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocGraph:
+    """The graph as the allocator sees it, with a backend id per node and per leaf (SCHED.md 12).
+
+    It holds helper nodes that keep the sources of copies alive, and the copies themselves.
+    """
+
+    nodes: tuple[Tensor, ...]
+    node_ids: tuple[int, ...]
+    leafs: tuple[Tensor, ...]
+    leaf_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocationPlan:
+    """Offsets by index, and how large each buffer must be.
+
+    `nodes[i]` holds the node's own allocation and those of its sources. `chunk_bytes[b]` are the
+    sizes of backend b's buffers; backends that share a buffer type share the first one's.
+    """
+
+    nodes: tuple[tuple[Allocation, tuple[Allocation, ...]], ...]
+    leafs: tuple[Allocation, ...]
+    chunk_bytes: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunGraph:
+    """The graph with sources redirected to copies: what is allocated and computed.
+
+    `nodes[i]` stands for node i of the plan's graph. `copies[c]` are the tensors of copy c.
+    """
+
+    nodes: tuple[Tensor, ...]
+    alloc: AllocGraph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """One batch shape, planned."""
+
+    plan_id: int
+    batch: Batch
+    shape: BatchShape
+    graph: Graph
+    backends: tuple[BackendView, ...]
+    op_offload: bool
+    trace: SplitTrace
+    run: RunGraph
+    layers: Mapping[int, int]
+    """Layer of each node id: the index in its name; -1 before the first, n_layer after the last."""
+
+
+class MemoryKind(enum.StrEnum):
+    """What a byte is for."""
+
+    MODEL = "model"
+    KV = "kv"
+    COMPUTE = "compute"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryRow:
+    """Bytes of one kind in one buffer type; `device` owns the memory.
+
+    Rows stand in the order llama.cpp prints them.
+    """
+
+    buft: BufferTypeFacts
+    device: str
+    kind: MemoryKind
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLedger:
+    """What a plan set needs, by buffer type and kind."""
+
+    rows: tuple[MemoryRow, ...]
+
+    def total(self, device: str) -> int:
+        """Bytes on one device."""
+        return sum(row.n_bytes for row in self.rows if row.device == device)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlanSet:
+    """The plans of one model with one set of options."""
+
+    options: Options
+    plans: Mapping[Batch, Plan]
+    memory: MemoryLedger
+    flash_attn: bool
+    n_ctx: int
+    n_ubatch: int
+    n_layers: int
+    layer_devices: tuple[str, ...]
+    """Device of the input layer, of every layer, and of the output layer."""

@@ -1,0 +1,10 @@
+"""The GGUF file format, version 3, little-endian: a hardened reader and a small writer.
+
+keys      ValueType, and the names of the metadata keys that Splitscope reads
+limits    every cap with its reason
+faults    Source: how a fault of a file is told
+strings   StringArray: a string array whose items are decoded when asked for
+cursor    Cursor: reads that never leave the file
+reader    open_gguf, GgufFile, TensorInfo, TruncatedTensor
+writer    write_gguf, header_bytes
+"""

@@ -1,0 +1,158 @@
+"""Scheduler: buffers for planned graphs, and their execution. Thin; see SCHED.md 10 and 13."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.backend.alloc import compute_bytes, fits, place, plan_allocation
+from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph
+from engine.core.devices import BufferUsage
+from engine.sched.execute import compute_splits
+
+if TYPE_CHECKING:
+    from engine.core.plan import AllocationPlan, AllocGraph, Plan
+    from engine.core.tensor import Tensor
+    from engine.trace.recorder import Recorder
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AllocatedGraph:
+    """A plan whose tensors have places: ready to take inputs and to compute, again and again."""
+
+    plan: Plan
+    places: Mapping[Tensor, Place]
+    splits: tuple[SplitGraph, ...]
+
+    def place_of(self, tensor: Tensor) -> Place:
+        """Where a leaf of the plan, or a node of its run graph, is."""
+        if tensor.view_src is None:
+            return self.places[tensor]
+        base = self.places[tensor.view_src]
+        return Place(base.buffer, base.offset + tensor.view_offs)
+
+
+class Scheduler:
+    """Owns the compute buffers of a set of backends; one thread uses it.
+
+    `bufts[b]` is the live buffer type of backend b's compute buffer; equal types share buffers.
+    """
+
+    def __init__(
+        self, backends: Sequence[Backend], bufts: Sequence[BufferType], recorder: Recorder
+    ) -> None:
+        self.backends = tuple(backends)
+        self._bufts = tuple(bufts)
+        self._facts = tuple(buft.facts for buft in bufts)
+        self._recorder = recorder
+        self._record: AllocationPlan | None = None
+        self._previous_ids: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+        self._buffers: list[list[Buffer] | None] = [None] * len(bufts)
+        self._next_uid = 0
+
+    def reserve(self, plan: Plan) -> None:
+        """Make the buffers large enough for `plan`, which is typically the worst case."""
+        self._synchronize_all()
+        self._remember_ids(plan.run.alloc)
+        self._reserve(plan.run.alloc)
+
+    def alloc_graph(self, plan: Plan, resident: Mapping[Tensor, Place]) -> AllocatedGraph:
+        """Give every tensor of `plan` a place; `resident` are those that have one already."""
+        graph = plan.run.alloc
+        changed = self._ids_changed(graph)
+        self._remember_ids(graph)
+        record = self._record
+        if changed or record is None or not fits(record, graph, self._facts):
+            if len(self.backends) > 1 or changed:
+                self._synchronize_all()
+            record = self._reserve(graph)
+        places = dict(resident)
+        for tensor, spot in place(record, graph).items():
+            places[tensor] = Place(self._chunks(spot.buffer_id)[spot.chunk], spot.offset)
+        return AllocatedGraph(plan, places, self._split_graphs(plan, places))
+
+    def compute(self, graph: AllocatedGraph, step: int) -> None:
+        """Compute every split in order; returns when the last one is queued."""
+        compute_splits(graph, self.backends, self._recorder, step)
+
+    def synchronize(self) -> None:
+        """Block until every backend is done."""
+        self._synchronize_all()
+
+    def buffer_bytes(self) -> tuple[int, ...]:
+        """Bytes of each backend's compute buffer; 0 for one that shares an earlier one's."""
+        if self._record is None:
+            return (0,) * len(self.backends)
+        shared = compute_bytes(self._record, self._facts)
+        return tuple(
+            sum(buffer.size for buffer in self._buffers[i] or ()) if self._owns(i) else shared[i]
+            for i in range(len(self.backends))
+        )
+
+    def dispose(self) -> None:
+        """Release the compute buffers."""
+        for chunks in self._buffers:
+            for buffer in chunks or ():
+                buffer.release()
+        self._buffers = [None] * len(self._bufts)
+        self._record = None
+
+    def _owns(self, backend_id: int) -> bool:
+        return self._facts.index(self._facts[backend_id]) == backend_id
+
+    def _chunks(self, backend_id: int) -> list[Buffer]:
+        return self._buffers[self._facts.index(self._facts[backend_id])] or []
+
+    def _reserve(self, graph: AllocGraph) -> AllocationPlan:
+        record = plan_allocation(graph, self._facts)
+        self._record = record
+        for backend_id, sizes in enumerate(record.chunk_bytes):
+            if self._owns(backend_id):
+                self._grow(backend_id, sizes)
+        return record
+
+    def _grow(self, backend_id: int, sizes: tuple[int, ...]) -> None:
+        """Allocate anew when any chunk is too small; buffers never shrink."""
+        current = self._buffers[backend_id]
+        have = [buffer.size for buffer in current or ()]
+        have += [0] * (len(sizes) - len(have))
+        if current is not None and all(new <= old for new, old in zip(sizes, have, strict=False)):
+            return
+        for buffer in current or ():
+            buffer.release()
+        buft = self._bufts[backend_id]
+        self._buffers[backend_id] = [
+            buft.alloc_buffer(size, BufferUsage.COMPUTE) for size in sizes
+        ]
+
+    def _ids_changed(self, graph: AllocGraph) -> bool:
+        """Whether a node or leaf moved to another buffer type, compared by index (trap T14)."""
+        return any(
+            self._moved(new, old)
+            for new, old in zip(
+                (graph.node_ids, graph.leaf_ids), self._previous_ids, strict=True
+            )
+        )
+
+    def _moved(self, new_ids: tuple[int, ...], old_ids: tuple[int, ...]) -> bool:
+        padded = old_ids + (0,) * (len(new_ids) - len(old_ids))
+        return any(
+            new != old and self._facts[new] != self._facts[old]
+            for new, old in zip(new_ids, padded, strict=False)
+        )
+
+    def _remember_ids(self, graph: AllocGraph) -> None:
+        self._previous_ids = (graph.node_ids, graph.leaf_ids)
+
+    def _split_graphs(self, plan: Plan, places: Mapping[Tensor, Place]) -> tuple[SplitGraph, ...]:
+        graphs = []
+        for split in plan.trace.cut.splits:
+            self._next_uid += 1
+            nodes = plan.run.nodes[split.start : split.stop]
+            graphs.append(SplitGraph(self._next_uid, nodes, places))
+        return tuple(graphs)
+
+    def _synchronize_all(self) -> None:
+        for backend in self.backends:
+            backend.synchronize()

@@ -1,0 +1,70 @@
+"""SentencePiece BPE: characters to tokens by score.
+
+Spaces are written as U+2581; neighbours whose joined text is a token join, highest score first,
+leftmost among equals; characters that are no token become byte tokens. Source: llama-vocab.cpp,
+llm_tokenizer_spm_session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.text.merging import merge_parts
+from engine.text.vocab import Kind, Vocab, broken
+
+SPACE = "▁"
+
+
+class SentencePieceEncoder:
+    """Text without special tokens to ids. Holds no state between calls."""
+
+    def __init__(self, vocab: Vocab, scores: Sequence[float]) -> None:
+        if len(scores) < len(vocab.tokens):
+            raise broken(
+                f"The file lists {len(vocab.tokens)} tokens but only {len(scores)} scores "
+                "(tokenizer.ggml.scores)."
+            )
+        self._vocab = vocab
+        self._scores = scores
+        self._byte_ids = [self._byte_token(byte) for byte in range(256)]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`. A byte without a token becomes the unknown token, or is left out."""
+        out: list[int] = []
+        for part in merge_parts(text.replace(" ", SPACE), self._rank_of):
+            token = self._vocab.ids.get(part)
+            if token is not None:
+                out.append(token)
+            else:
+                fallback = (self._byte_ids[byte] for byte in part.encode("utf-8"))
+                out.extend(token for token in fallback if token is not None)
+        return out
+
+    def token_bytes(self, token: int) -> bytes:
+        """Bytes that a token adds to the text; b"" for unused ones."""
+        text = self._vocab.tokens[token]
+        kind = self._vocab.kinds[token]
+        if kind & (Kind.UNKNOWN | Kind.CONTROL | Kind.USER_DEFINED):
+            return text.encode("utf-8", "replace")
+        if kind & Kind.NORMAL:
+            return text.replace(SPACE, " ").encode("utf-8", "replace")
+        if kind & Kind.BYTE:
+            return _byte_of(text)
+        return b""
+
+    def _byte_token(self, byte: int) -> int | None:
+        ids = self._vocab.ids
+        plain = ids.get(chr(byte)) if byte < 0x80 else None
+        return ids.get(f"<0x{byte:02X}>", self._vocab.unk_id if plain is None else plain)
+
+    def _rank_of(self, left: str, right: str) -> float | None:
+        token = self._vocab.ids.get(left + right)
+        return None if token is None else -self._scores[token]
+
+
+def _byte_of(text: str) -> bytes:
+    """The byte of a token written "<0x0A>"; b"" when it is written otherwise."""
+    try:
+        return bytes((int(text[3:5], 16),))
+    except ValueError:
+        return b""

@@ -1,0 +1,61 @@
+"""A file that is there whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from typing import TYPE_CHECKING
+
+from engine.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+_BUFFER_BYTES = 1 << 20
+
+
+def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
+    """Write `parts` to `path`; a file that was there stays until the new one is complete.
+
+    Raises:
+        ExportError: the folder cannot be written, or the disk is full.
+    """
+    try:
+        _write_beside(path, parts)
+    except OSError as error:
+        raise _export_error(path, error) from error
+
+
+def _write_beside(path: Path, parts: Iterable[bytes]) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    try:
+        with open(handle, "wb", buffering=_BUFFER_BYTES) as file:  # noqa: PTH123 - a descriptor
+            for part in parts:
+                file.write(part)
+        _allow_as_usual(temporary)
+        os.replace(temporary, path)  # noqa: PTH105 - mkstemp gives text
+    except BaseException:
+        os.unlink(temporary)  # noqa: PTH108 - mkstemp gives text
+        raise
+
+
+def _export_error(path: Path, error: OSError) -> ExportError:
+    sentence, hint = _REASONS.get(error.errno or 0, (error.strerror or str(error), _ELSEWHERE))
+    return ExportError(
+        f"Cannot write {path.name}", f"{sentence}: {path.parent}", hint, details=str(error)
+    )
+
+
+_ELSEWHERE = "Choose another folder."
+_REASONS = {
+    errno.ENOSPC: ("The disk is full", "Free some space or choose another disk."),
+    errno.EDQUOT: ("Your disk quota is used up", "Free some space or choose another disk."),
+    errno.EACCES: ("You may not write to this folder", _ELSEWHERE),
+    errno.EPERM: ("You may not write to this folder", _ELSEWHERE),
+    errno.EROFS: ("This disk is read-only", _ELSEWHERE),
+    errno.ENOENT: ("This folder does not exist", "Create it or choose another folder."),
+    errno.ENOTDIR: ("This is not a folder", _ELSEWHERE),
+    errno.EISDIR: ("There is a folder of that name", "Choose another name."),
+}

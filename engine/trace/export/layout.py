@@ -1,0 +1,204 @@
+"""Which span goes on which track, and which flow joins which spans. Pure functions.
+
+    Splitscope        host process: steps, waits, marks
+    <lane name> ...   one process a lane, in priority order: splits, nodes, copies in
+
+On one track slices never overlap: a span that begins while another is open goes to an extra child
+track, "copies in (2)" and so on.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.trace.records import HOST_LANE, SPAN_DTYPE, Mark, SpanKind, Spans
+from engine.trace.snapshot import TraceSnapshot, read_only, sorted_by_start
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from engine.trace.export.meta import TraceMeta
+
+    Ints = npt.NDArray[np.int64]
+
+HOST_PID = 1
+_FIRST_LANE_PID = 2
+_TRACKS_A_PROCESS = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Track:
+    """A row of slices that do not overlap. `rows` index `Layout.spans`, by start.
+
+    `tid` is unique in the trace; `parent` is the tid of the track that overflowed into this one.
+    """
+
+    tid: int
+    name: str
+    description: str
+    rows: Ints
+    parent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Process:
+    """A device or the host, with its tracks in display order."""
+
+    pid: int
+    name: str
+    description: str
+    tracks: tuple[Track, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEnds:
+    """Flow ids by row of `Layout.spans`: where each begins, goes through and ends."""
+
+    starts: dict[int, list[int]]
+    steps: dict[int, list[int]]
+    ends: dict[int, list[int]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """A trace ready to be written.
+
+    Times of `spans` and `marks` count from `origin_ns`, the earliest time of the trace on the
+    host's monotonic clock. `marks_tid` is the host's track for marks.
+    """
+
+    spans: Spans
+    marks: tuple[Mark, ...]
+    origin_ns: int
+    processes: tuple[Process, ...]
+    marks_tid: int
+    flows: FlowEnds
+
+
+def lay_out(meta: TraceMeta, snapshot: TraceSnapshot) -> Layout:
+    """The layout of everything in the snapshot."""
+    spans, marks, origin_ns = _from_origin(sorted_by_start(snapshot.spans()), snapshot.marks)
+    lanes = spans["lane"][spans["lane"] != HOST_LANE]
+    n_lanes = max(len(meta.lanes), int(lanes.max()) + 1 if len(lanes) else 0)
+    return Layout(
+        spans=spans,
+        marks=marks,
+        origin_ns=origin_ns,
+        processes=(_host(spans), *(_device(meta, spans, lane) for lane in range(n_lanes))),
+        marks_tid=HOST_PID * _TRACKS_A_PROCESS,
+        flows=_flows(meta, spans),
+    )
+
+
+def slots(start_ns: Ints, end_ns: Ints) -> Ints:
+    """The track number of each interval so that none overlap on a track; touching is allowed.
+
+    Takes the lowest track that is free, so as few tracks as possible.
+    """
+    order = np.lexsort((end_ns, start_ns))
+    start, end = start_ns[order], end_ns[order]
+    taken = np.zeros(len(order), np.int64)
+    if np.any(start[1:] < end[:-1]):
+        taken[order] = _lowest_free(start.tolist(), end.tolist())
+    return taken
+
+
+def _lowest_free(start: list[int], end: list[int]) -> list[int]:
+    """`slots` of intervals that stand by start."""
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []
+    taken = []
+    for begins, ends in zip(start, end, strict=True):
+        while busy and busy[0][0] <= begins:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        slot = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (ends, slot))
+        taken.append(slot)
+    return taken
+
+
+def _from_origin(spans: Spans, marks: tuple[Mark, ...]) -> tuple[Spans, tuple[Mark, ...], int]:
+    firsts = [mark.time_ns for mark in marks]
+    if len(spans):
+        firsts.append(int(spans["start_ns"][0]))
+    origin_ns = min(firsts, default=0)
+    moved = spans.astype(SPAN_DTYPE, copy=True)
+    moved["start_ns"] -= origin_ns
+    # A converted device clock can put an end before its start; no format can say that.
+    moved["end_ns"] = np.maximum(moved["end_ns"] - origin_ns, moved["start_ns"])
+    shifted = tuple(Mark(mark.time_ns - origin_ns, mark.text) for mark in marks)
+    return read_only(moved), shifted, origin_ns
+
+
+def _host(spans: Spans) -> Process:
+    groups = (
+        ("steps", "One graph, from inputs set to logits read", spans["kind"] == SpanKind.STEP),
+        ("waits", "The host waiting for a device", spans["kind"] == SpanKind.WAIT),
+    )
+    description = "The thread that runs the graph. Times: host monotonic clock"
+    tracks = _tracks(HOST_PID, groups, spans)
+    return Process(HOST_PID, "Splitscope", description, tracks)
+
+
+def _device(meta: TraceMeta, spans: Spans, lane: int) -> Process:
+    here = spans["lane"] == lane
+    groups = (
+        ("splits", "Parts of the graph computing", here & (spans["kind"] == SpanKind.SPLIT)),
+        ("nodes", "Single operations", here & (spans["kind"] == SpanKind.NODE)),
+        ("copies in", "Inputs of splits arriving here", here & (spans["kind"] == SpanKind.COPY)),
+    )
+    facts = meta.lane(lane)
+    description = ", ".join(part for part in (facts.kind, facts.description) if part)
+    pid = _FIRST_LANE_PID + lane
+    return Process(pid, facts.name, description, _tracks(pid, groups, spans))
+
+
+def _tracks(
+    pid: int, groups: tuple[tuple[str, str, npt.NDArray[np.bool_]], ...], spans: Spans
+) -> tuple[Track, ...]:
+    """Tracks that have slices; a process's first tid is left for marks."""
+    tracks: list[Track] = []
+    for name, description, chosen in groups:
+        rows = np.flatnonzero(chosen)
+        rows = rows[np.lexsort((spans["end_ns"][rows], spans["start_ns"][rows]))]
+        taken = slots(spans["start_ns"][rows], spans["end_ns"][rows])
+        first_tid = pid * _TRACKS_A_PROCESS + len(tracks) + 1
+        for slot in range(int(taken.max()) + 1 if len(rows) else 0):
+            tracks.append(
+                Track(
+                    tid=first_tid + slot,
+                    name=f"{name} ({slot + 1})" if slot else name,
+                    description=f"{description} (at the same time)" if slot else description,
+                    rows=rows[taken == slot],
+                    parent=first_tid if slot else None,
+                )
+            )
+    return tuple(tracks)
+
+
+def _flows(meta: TraceMeta, spans: Spans) -> FlowEnds:
+    """A flow for each copy whose consumer ran: from the producing split, if any, to that one."""
+    rows = np.flatnonzero(spans["kind"] == SpanKind.SPLIT)
+    columns = (spans[name][rows].tolist() for name in ("plan_id", "step", "index"))
+    split_rows = dict(zip(zip(*columns, strict=True), rows.tolist(), strict=True))
+    flows = FlowEnds({}, {}, {})
+    for row in np.flatnonzero(spans["kind"] == SpanKind.COPY).tolist():
+        plan_id, step = int(spans["plan_id"][row]), int(spans["step"][row])
+        copy = meta.copy(plan_id, int(spans["index"][row]))
+        consumer = split_rows.get((plan_id, step, copy.consumer)) if copy else None
+        if copy is None or consumer is None:
+            continue
+        made_by = -1 if copy.producer is None else copy.producer
+        producer = split_rows.get((plan_id, step, made_by))
+        flow_id = row + 1
+        if producer is None:
+            flows.starts.setdefault(row, []).append(flow_id)
+        else:
+            flows.starts.setdefault(producer, []).append(flow_id)
+            flows.steps.setdefault(row, []).append(flow_id)
+        flows.ends.setdefault(consumer, []).append(flow_id)
+    return flows

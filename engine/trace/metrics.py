@@ -1,0 +1,317 @@
+"""Figures from spans. Pure functions; spans in any order; times in ns, the host's clock.
+
+Time is never counted twice: where spans overlap, the union of their intervals is meant. A step's
+time is divided between computing, copying and waiting in that order, and what none of them covers
+is named `rest`, so that the parts always add up to the wall time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.trace.records import SpanKind, Spans, StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTime:
+    """Time of one lane: `union_ns` counts all of it, `exclusive_ns` what no lane before covers."""
+
+    lane: int
+    union_ns: int
+    exclusive_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Disjoint parts of a wall time.
+
+    Where they overlap, computing counts before copying and copying before waiting.
+    """
+
+    compute_ns: int = 0
+    copy_ns: int = 0
+    wait_ns: int = 0
+    rest_ns: int = 0
+
+    @property
+    def wall_ns(self) -> int:
+        """The sum."""
+        return self.compute_ns + self.copy_ns + self.wait_ns + self.rest_ns
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(
+            self.compute_ns + other.compute_ns,
+            self.copy_ns + other.copy_ns,
+            self.wait_ns + other.wait_ns,
+            self.rest_ns + other.rest_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """Where the time of one step went.
+
+    `lanes` has the computing of each lane that computed, by lane; their `exclusive_ns` add up to
+    `parts.compute_ns`. `copy_ns` and `wait_ns` are unions and may overlap with computing.
+    """
+
+    step: int
+    kind: StepKind
+    n_tokens: int
+    start_ns: int
+    end_ns: int
+    lanes: tuple[LaneTime, ...]
+    copy_ns: int
+    wait_ns: int
+    copied_bytes: int
+    parts: Parts
+
+    @property
+    def wall_ns(self) -> int:
+        """From inputs set to logits read."""
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Durations in ns; percentiles are interpolated linearly."""
+
+    n: int
+    p50_ns: float
+    p95_ns: float
+    min_ns: int
+    max_ns: int
+    sum_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Tokens a second over `n_steps` steps with `n_tokens` in all."""
+
+    tokens_per_s: float
+    n_steps: int
+    n_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRate:
+    """Copies from lane `peer` into `lane`: how many, how much, how long in all."""
+
+    peer: int
+    lane: int
+    n_copies: int
+    n_bytes: int
+    sum_ns: int
+
+    @property
+    def bytes_per_ns(self) -> float:
+        """Bandwidth while copying, the same number in GB/s; 0 when no time was measured."""
+        return self.n_bytes / self.sum_ns if self.sum_ns else 0.0
+
+
+def union_ns(start_ns: Ints, end_ns: Ints) -> int:
+    """The length of the union of intervals; an end before its start counts as empty."""
+    if not len(start_ns):
+        return 0
+    order = np.argsort(start_ns, kind="stable")
+    start, end = start_ns[order], np.maximum(start_ns, end_ns)[order]
+    reach = np.maximum.accumulate(end)
+    covered = np.maximum(start[1:], reach[:-1])
+    return int(end[0] - start[0] + np.sum(np.maximum(end[1:] - covered, 0)))
+
+
+def step_summary(spans: Spans, step: int) -> StepSummary | None:
+    """Where the time of `step` went; None while its STEP span is not there.
+
+    Spans count with the part that lies between the step's start and end.
+    """
+    mine = spans[spans["step"] == step]
+    frames = mine[mine["kind"] == SpanKind.STEP]
+    if not len(frames):
+        return None
+    frame = frames[0]
+    start_ns, end_ns = int(frame["start_ns"]), int(frame["end_ns"])
+    clipped = _clipped(mine, start_ns, end_ns)
+    copies = clipped[clipped["kind"] == SpanKind.COPY]
+    return StepSummary(
+        step=step,
+        kind=StepKind(int(frame["peer"])),
+        n_tokens=int(frame["bytes"]),
+        start_ns=start_ns,
+        end_ns=end_ns,
+        lanes=_lane_times(clipped[clipped["kind"] == SpanKind.SPLIT]),
+        copy_ns=_union_of(copies),
+        wait_ns=_union_of(clipped[clipped["kind"] == SpanKind.WAIT]),
+        copied_bytes=int(np.sum(copies["bytes"])),
+        parts=_parts(clipped, end_ns - start_ns),
+    )
+
+
+def summaries(spans: Spans, kind: StepKind) -> tuple[StepSummary, ...]:
+    """The summary of every finished step of one kind, by step."""
+    wanted = np.unique(_steps(spans, kind)["step"])
+    by_step = spans[np.argsort(spans["step"], kind="stable")]
+    begin = np.searchsorted(by_step["step"], wanted)
+    end = np.searchsorted(by_step["step"], wanted, side="right")
+    found = (
+        step_summary(by_step[i:j], int(step)) for step, i, j in zip(wanted, begin, end, strict=True)
+    )
+    return tuple(summary for summary in found if summary is not None)
+
+
+def total_parts(steps: Sequence[StepSummary]) -> Parts:
+    """The parts of several steps together."""
+    return sum((step.parts for step in steps), Parts())
+
+
+def percent_shares(amounts: Sequence[int]) -> tuple[int, ...]:
+    """Whole percents that add up to 100, by the largest remainder; all 0 when the sum is 0.
+
+    Among equal remainders the earlier amount gets the point. Amounts are not negative.
+    """
+    total = sum(amounts)
+    if not total:
+        return (0,) * len(amounts)
+    shares = [100 * amount // total for amount in amounts]
+    by_remainder = sorted(range(len(amounts)), key=lambda i: -(100 * amounts[i] % total))
+    for i in by_remainder[: 100 - sum(shares)]:
+        shares[i] += 1
+    return tuple(shares)
+
+
+def statistics(spans: Spans) -> Statistics | None:
+    """Statistics of the durations; None without spans, since 0 would look measured."""
+    if not len(spans):
+        return None
+    return _grouped_statistics(np.sort(_durations(spans)), np.zeros(1, np.int64))[0]
+
+
+def statistics_by_id(spans: Spans, kind: SpanKind) -> dict[tuple[int, int], Statistics]:
+    """Statistics over steps of each (plan_id, index) of one kind, in that order."""
+    mine = spans[spans["kind"] == kind]
+    if not len(mine):
+        return {}
+    mine = mine[np.lexsort((_durations(mine), mine["index"], mine["plan_id"]))]
+    plan_id, index = mine["plan_id"], mine["index"]
+    changes = (plan_id[1:] != plan_id[:-1]) | (index[1:] != index[:-1])
+    begins = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    keys = zip(plan_id[begins].tolist(), index[begins].tolist(), strict=True)
+    return dict(zip(keys, _grouped_statistics(_durations(mine), begins), strict=True))
+
+
+def prompt_speed(spans: Spans) -> Speed | None:
+    """Prompt tokens by the time of their steps; None when no prompt was computed."""
+    steps = _steps(spans, StepKind.PROMPT)
+    wall_ns = int(np.sum(_durations(steps)))
+    if not wall_ns:
+        return None
+    n_tokens = int(np.sum(steps["bytes"]))
+    return Speed(n_tokens * 1e9 / wall_ns, len(steps), n_tokens)
+
+
+def generation_speed(spans: Spans) -> Speed | None:
+    """Generated tokens a second of the median step, by time a token; None before the first."""
+    steps = _steps(spans, StepKind.TOKEN)
+    steps = steps[(steps["bytes"] > 0) & (steps["end_ns"] > steps["start_ns"])]
+    if not len(steps):
+        return None
+    ns_per_token = np.median(_durations(steps) / steps["bytes"])
+    return Speed(float(1e9 / ns_per_token), len(steps), int(np.sum(steps["bytes"])))
+
+
+def link_rates(spans: Spans) -> tuple[LinkRate, ...]:
+    """Every pair of lanes between which something was copied, by (peer, lane)."""
+    copies = spans[spans["kind"] == SpanKind.COPY]
+    links = np.unique(np.stack((copies["peer"], copies["lane"]), axis=1), axis=0)
+    return tuple(_link_rate(copies, int(peer), int(lane)) for peer, lane in links)
+
+
+def _link_rate(copies: Spans, peer: int, lane: int) -> LinkRate:
+    mine = copies[(copies["peer"] == peer) & (copies["lane"] == lane)]
+    return LinkRate(
+        peer=peer,
+        lane=lane,
+        n_copies=len(mine),
+        n_bytes=int(np.sum(mine["bytes"])),
+        sum_ns=int(np.sum(_durations(mine))),
+    )
+
+
+def _grouped_statistics(durations: Ints, begins: Ints) -> list[Statistics]:
+    """Statistics of each group; `durations` ascend inside a group, none is empty."""
+    counts = np.diff(begins, append=len(durations))
+    columns = (
+        counts,
+        _percentiles(durations, begins, counts, 0.50),
+        _percentiles(durations, begins, counts, 0.95),
+        durations[begins],
+        durations[begins + counts - 1],
+        np.add.reduceat(durations, begins),
+    )
+    return [Statistics(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+
+
+def _percentiles(durations: Ints, begins: Ints, counts: Ints, q: float) -> Floats:
+    place = q * (counts - 1)
+    below = np.floor(place).astype(np.int64)
+    above = np.minimum(below + 1, counts - 1)
+    low, high = durations[begins + below], durations[begins + above]
+    values: Floats = low + (place - below) * (high - low)
+    return values
+
+
+def _durations(spans: Spans) -> Ints:
+    durations: Ints = spans["end_ns"] - spans["start_ns"]
+    return durations
+
+
+def _steps(spans: Spans, kind: StepKind) -> Spans:
+    steps: Spans = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == kind)]
+    return steps
+
+
+def _clipped(spans: Spans, start_ns: int, end_ns: int) -> Spans:
+    """A copy of the spans, each cut to the given time."""
+    clipped = spans.copy()
+    clipped["start_ns"] = np.clip(spans["start_ns"], start_ns, end_ns)
+    clipped["end_ns"] = np.clip(spans["end_ns"], start_ns, end_ns)
+    return clipped
+
+
+def _union_of(spans: Spans) -> int:
+    return union_ns(spans["start_ns"], spans["end_ns"])
+
+
+def _lane_times(splits: Spans) -> tuple[LaneTime, ...]:
+    times, covered_ns = [], 0
+    for lane in np.unique(splits["lane"]):
+        reach_ns = _union_of(splits[splits["lane"] <= lane])
+        own_ns = _union_of(splits[splits["lane"] == lane])
+        times.append(LaneTime(int(lane), own_ns, reach_ns - covered_ns))
+        covered_ns = reach_ns
+    return tuple(times)
+
+
+def _parts(spans: Spans, wall_ns: int) -> Parts:
+    """Each kind counts with what the kinds before it leave uncovered."""
+    kinds = spans["kind"]
+    compute_ns = _union_of(spans[kinds == SpanKind.SPLIT])
+    with_copies_ns = _union_of(spans[np.isin(kinds, (SpanKind.SPLIT, SpanKind.COPY))])
+    all_ns = _union_of(spans[np.isin(kinds, (SpanKind.SPLIT, SpanKind.COPY, SpanKind.WAIT))])
+    return Parts(
+        compute_ns=compute_ns,
+        copy_ns=with_copies_ns - compute_ns,
+        wait_ns=all_ns - with_copies_ns,
+        rest_ns=wall_ns - all_ns,
+    )

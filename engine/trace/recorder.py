@@ -1,0 +1,235 @@
+"""Recorder: appended to by any thread, read by number."""
+
+from __future__ import annotations
+
+import bisect
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.trace.records import SPAN_DTYPE, Mark, SpanKind, Spans
+from engine.trace.snapshot import CHUNK_SPANS, TraceSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+_PACK = struct.Struct("=4B3i3q").pack_into
+_SPAN_BYTES = SPAN_DTYPE.itemsize
+_N_CALIBRATION = 256
+_NO_PEER = 255
+
+
+class _Chunk:
+    """Room for CHUNK_SPANS spans; rows below `n` never change again."""
+
+    __slots__ = ("memory", "n")
+
+    def __init__(self) -> None:
+        self.memory = bytearray(CHUNK_SPANS * _SPAN_BYTES)
+        self.n = 0
+
+    def rows(self, first: int) -> Spans:
+        """The finished rows from `first` on; not a copy, and nobody can write through it."""
+        memory = memoryview(self.memory).toreadonly()
+        return np.frombuffer(memory, SPAN_DTYPE, self.n - first, first * _SPAN_BYTES)
+
+    def put(self, spans: Spans) -> None:
+        """Append spans that fit."""
+        target = np.frombuffer(self.memory, SPAN_DTYPE, len(spans), self.n * _SPAN_BYTES)
+        target[:] = spans
+        self.n += len(spans)
+
+
+class Recorder:
+    """Collects spans and marks of a run.
+
+    Every record has a number; `seq` is the number of the next one and only grows, over `clear`
+    too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method; each
+    holds one lock for about a microsecond, `snapshot` for as long as it takes to make views.
+
+    When `capacity` spans are held further ones are counted as lost: the start of a run explains
+    more than its end, and dropping old spans would invalidate what readers already have.
+    """
+
+    def __init__(
+        self, capacity: int = 4_000_000, *, clock: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self.capacity = capacity
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._seq = 0
+        self._append_ns = 0.0
+        self._reset()
+        self._append_ns = self._measured_append_ns()
+
+    def _reset(self) -> None:
+        self._begin = self._seq
+        self._tail = _Chunk()
+        self._chunks = [self._tail]
+        self._marks: list[Mark] = []
+        self._mark_seqs: list[int] = []
+        self._n_spans = 0
+        self._n_appends = 0
+        self._bulk_ns = 0
+        self._lost = 0
+
+    @property
+    def seq(self) -> int:
+        """The number of the next record; moves whenever something was recorded or cleared."""
+        return self._seq
+
+    @property
+    def lost(self) -> int:
+        """Spans that found the recorder full since the last `clear`."""
+        return self._lost
+
+    def span(
+        self,
+        kind: SpanKind,
+        lane: int,
+        plan_id: int,
+        index: int,
+        step: int,
+        start_ns: int,
+        end_ns: int,
+        *,
+        peer: int = _NO_PEER,
+        flags: int = 0,
+        n_bytes: int = 0,
+    ) -> None:
+        """Record one span; see `SpanKind` for what `index`, `peer` and `n_bytes` mean."""
+        with self._lock:
+            self._n_appends += 1
+            if self._n_spans >= self.capacity:
+                self._lost += 1
+                return
+            tail = self._tail
+            if tail.n == CHUNK_SPANS:
+                tail = self._open_chunk()
+            at = tail.n * _SPAN_BYTES
+            _PACK(
+                tail.memory, at, kind, lane, peer, flags, plan_id, index, step, start_ns, end_ns,
+                n_bytes,
+            )  # fmt: skip
+            tail.n += 1
+            self._n_spans += 1
+            self._seq += 1
+
+    def node_spans(
+        self,
+        lane: int,
+        plan_id: int,
+        step: int,
+        node_ids: npt.ArrayLike,
+        start_ns: npt.NDArray[np.int64],
+        end_ns: npt.NDArray[np.int64],
+    ) -> None:
+        """Record the nodes of a split at once; rows whose end is 0 were skipped and are left out.
+
+        node_ids: node ids inside the plan, one for each row of `start_ns` and `end_ns`.
+        """
+        started_ns = self._clock()
+        spans = _node_rows(lane, plan_id, step, np.asarray(node_ids), start_ns, end_ns)
+        with self._lock:
+            n_kept = min(len(spans), max(0, self.capacity - self._n_spans))
+            self._lost += len(spans) - n_kept
+            self._put(spans[:n_kept])
+            self._bulk_ns += self._clock() - started_ns
+
+    def mark(self, text: str) -> None:
+        """Record that something happened now."""
+        mark = Mark(self._clock(), text)
+        with self._lock:
+            self._marks.append(mark)
+            self._mark_seqs.append(self._seq)
+            self._seq += 1
+
+    def clear(self) -> None:
+        """Forget everything; snapshots that were handed out stay as they are."""
+        with self._lock:
+            self._seq += 1
+            self._epoch += 1
+            self._reset()
+
+    def snapshot(self, since: int = 0) -> TraceSnapshot:
+        """The records from number `since` on, the `seq` of the reader's last snapshot.
+
+        A `since` that this recorder never reached (the engine was restarted) gives everything, and
+        so does one from before the last `clear`.
+        """
+        with self._lock:
+            since = since if self._begin <= since <= self._seq else 0
+            n_marks_known = bisect.bisect_left(self._mark_seqs, since)
+            n_spans_known = max(0, since - self._begin - n_marks_known)
+            return TraceSnapshot(
+                chunks=self._chunks_after(n_spans_known),
+                marks=tuple(self._marks[n_marks_known:]),
+                lost=self._lost,
+                since=since,
+                seq=self._seq,
+                epoch=self._epoch,
+                overhead_ns=self._bulk_ns + round(self._n_appends * self._append_ns),
+            )
+
+    def _chunks_after(self, n_spans: int) -> tuple[Spans, ...]:
+        """Views of all but the first `n_spans` spans; every chunk but the last is full."""
+        i_chunk, first = divmod(n_spans, CHUNK_SPANS)
+        views = []
+        for chunk in self._chunks[i_chunk:]:
+            if chunk.n > first:
+                views.append(chunk.rows(first))
+            first = 0
+        return tuple(views)
+
+    def _open_chunk(self) -> _Chunk:
+        """A new chunk at the end; the lock is held."""
+        self._tail = _Chunk()
+        self._chunks.append(self._tail)
+        return self._tail
+
+    def _put(self, spans: Spans) -> None:
+        """Append spans that the capacity allows; the lock is held."""
+        while len(spans):
+            tail = self._tail if self._tail.n < CHUNK_SPANS else self._open_chunk()
+            part = spans[: CHUNK_SPANS - tail.n]
+            tail.put(part)
+            self._n_spans += len(part)
+            self._seq += len(part)
+            spans = spans[len(part) :]
+
+    def _measured_append_ns(self) -> float:
+        """The mean cost of `span` on this machine, found by doing it into the empty recorder."""
+        started_ns = self._clock()
+        for _ in range(_N_CALIBRATION):
+            self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0)
+        cost_ns = (self._clock() - started_ns) / _N_CALIBRATION
+        self._seq = 0
+        self._reset()
+        return cost_ns
+
+
+def _node_rows(
+    lane: int,
+    plan_id: int,
+    step: int,
+    node_ids: npt.NDArray[np.int64],
+    start_ns: npt.NDArray[np.int64],
+    end_ns: npt.NDArray[np.int64],
+) -> Spans:
+    computed = end_ns != 0
+    spans = np.zeros(int(np.count_nonzero(computed)), SPAN_DTYPE)
+    spans["kind"] = SpanKind.NODE
+    spans["lane"] = lane
+    spans["peer"] = _NO_PEER
+    spans["plan_id"] = plan_id
+    spans["index"] = node_ids[computed]
+    spans["step"] = step
+    spans["start_ns"] = start_ns[computed]
+    spans["end_ns"] = end_ns[computed]
+    return spans

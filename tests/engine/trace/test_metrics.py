@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.trace import metrics
+from engine.trace.metrics import LaneTime, Parts
+from engine.trace.records import HOST_LANE, SPAN_DTYPE, SpanKind, StepKind
+
+SPLIT, COPY, WAIT, NODE, STEP = SpanKind
+
+
+def span(kind, start, end, *, lane=0, index=0, step=0, peer=255, n_bytes=0, plan_id=0):
+    return (kind, lane, peer, 0, plan_id, index, step, start, end, n_bytes)
+
+
+def step_span(start, end, *, step=0, kind=StepKind.TOKEN, n_tokens=1):
+    return span(STEP, start, end, lane=HOST_LANE, step=step, peer=kind, n_bytes=n_tokens)
+
+
+def spans_of(*rows):
+    return np.array(list(rows), SPAN_DTYPE)
+
+
+def test_touching_overlapping_and_nested_intervals_count_once():
+    start, end = np.array([10, 0, 2, 20, 30]), np.array([15, 10, 4, 25, 29])
+
+    assert metrics.union_ns(start, end) == 20
+
+
+def test_no_intervals_have_no_length():
+    assert metrics.union_ns(np.zeros(0, np.int64), np.zeros(0, np.int64)) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(-3, 20)), max_size=30))
+def test_the_union_is_the_number_of_covered_units(intervals):
+    covered = {unit for start, length in intervals for unit in range(start, start + length)}
+    start = np.array([start for start, _ in intervals], np.int64)
+    length = np.array([length for _, length in intervals], np.int64)
+
+    assert metrics.union_ns(start, start + length) == len(covered)
+
+
+def test_a_step_is_divided_into_computing_copying_waiting_and_the_rest():
+    spans = spans_of(
+        step_span(100, 200, kind=StepKind.PROMPT, n_tokens=8),
+        span(SPLIT, 110, 140, lane=0),
+        span(SPLIT, 130, 150, lane=1),
+        span(COPY, 145, 160, lane=1, n_bytes=64),
+        span(COPY, 155, 165, lane=1, n_bytes=36),
+        span(WAIT, 100, 180, lane=0),
+        span(NODE, 110, 199, lane=0),
+    )
+
+    summary = metrics.step_summary(spans, 0)
+
+    assert summary is not None
+    assert summary.parts == Parts(compute_ns=40, copy_ns=15, wait_ns=25, rest_ns=20)
+    assert summary.wall_ns == summary.parts.wall_ns == 100
+    assert summary.lanes == (LaneTime(0, 30, 30), LaneTime(1, 20, 10))
+    assert (summary.copy_ns, summary.wait_ns, summary.copied_bytes) == (20, 80, 100)
+    assert (summary.kind, summary.n_tokens) == (StepKind.PROMPT, 8)
+
+
+def test_spans_of_other_steps_and_outside_the_step_do_not_count():
+    spans = spans_of(
+        step_span(100, 200),
+        span(SPLIT, 50, 120),
+        span(SPLIT, 190, 260),
+        span(SPLIT, 300, 400),
+        span(SPLIT, 100, 200, step=1),
+    )
+
+    summary = metrics.step_summary(spans, 0)
+
+    assert summary is not None
+    assert summary.parts == Parts(compute_ns=30, rest_ns=70)
+
+
+def test_a_step_that_is_not_finished_has_no_summary():
+    assert metrics.step_summary(spans_of(span(SPLIT, 0, 10)), 0) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([SPLIT, COPY, WAIT]),
+            st.integers(0, 300), st.integers(0, 100), st.integers(0, 2),
+        ),
+        max_size=25,
+    )
+)  # fmt: skip
+def test_the_parts_always_add_up_to_the_wall_time(rows):
+    spans = spans_of(step_span(100, 250), *(span(k, s, s + n, lane=lane) for k, s, n, lane in rows))
+
+    summary = metrics.step_summary(spans, 0)
+
+    assert summary is not None
+    assert summary.parts.wall_ns == summary.wall_ns == 150
+    assert min(summary.parts.compute_ns, summary.parts.copy_ns) >= 0
+    assert min(summary.parts.wait_ns, summary.parts.rest_ns) >= 0
+    assert sum(lane.exclusive_ns for lane in summary.lanes) == summary.parts.compute_ns
+
+
+def test_all_steps_of_a_kind_are_summed_in_order():
+    spans = spans_of(
+        step_span(200, 300, step=2),
+        step_span(100, 200, step=1),
+        step_span(0, 100, step=0, kind=StepKind.PROMPT),
+        span(SPLIT, 110, 120, step=1),
+        span(SPLIT, 210, 230, step=2),
+        span(SPLIT, 400, 410, step=3),
+    )
+
+    steps = metrics.summaries(spans, StepKind.TOKEN)
+
+    assert [step.step for step in steps] == [1, 2]
+    assert metrics.total_parts(steps) == Parts(compute_ns=30, rest_ns=170)
+    assert metrics.total_parts(()) == Parts()
+
+
+@pytest.mark.parametrize(
+    ("amounts", "shares"),
+    [
+        ([1, 1, 1], (34, 33, 33)),
+        ([2, 1], (67, 33)),
+        ([0, 5], (0, 100)),
+        ([0, 0], (0, 0)),
+        ([], ()),
+        ([999, 1], (100, 0)),
+    ],
+)
+def test_shares_go_to_the_largest_remainders(amounts, shares):
+    assert metrics.percent_shares(amounts) == shares
+
+
+@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=20))
+def test_shares_add_up_to_100_and_are_off_by_less_than_one(amounts):
+    shares = metrics.percent_shares(amounts)
+
+    total = sum(amounts)
+    assert sum(shares) == (100 if total else 0)
+    for share, amount in zip(shares, amounts, strict=True):
+        assert abs(share * total - 100 * amount) < max(total, 1)
+
+
+def test_statistics_of_a_split_run_over_its_steps():
+    spans = spans_of(
+        *(span(SPLIT, 0, 10 * (i + 1), index=4, step=i) for i in range(5)),
+        span(SPLIT, 0, 7, index=3),
+        span(SPLIT, 0, 8, index=4, plan_id=1),
+        span(COPY, 0, 1000, index=4),
+    )
+
+    found = metrics.statistics_by_id(spans, SPLIT)
+
+    assert list(found) == [(0, 3), (0, 4), (1, 4)]
+    figures = found[0, 4]
+    assert (figures.n, figures.min_ns, figures.max_ns, figures.sum_ns) == (5, 10, 50, 150)
+    assert (figures.p50_ns, figures.p95_ns) == (30.0, pytest.approx(48.0))
+    assert found[0, 3].p95_ns == 7.0
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=40))
+def test_percentiles_agree_with_numpy(durations):
+    spans = spans_of(*(span(SPLIT, 5, 5 + duration) for duration in durations))
+
+    figures = metrics.statistics(spans)
+
+    assert figures is not None
+    expected = np.percentile(durations, (50, 95))
+    assert (figures.p50_ns, figures.p95_ns) == pytest.approx(tuple(expected))
+
+
+def test_without_spans_there_are_no_statistics_rather_than_zeros():
+    empty = spans_of()
+
+    assert metrics.statistics(empty) is None
+    assert metrics.statistics_by_id(empty, SPLIT) == {}
+    assert metrics.link_rates(empty) == ()
+
+
+def test_prompt_speed_is_all_tokens_by_all_time():
+    spans = spans_of(
+        step_span(0, 10**9, kind=StepKind.PROMPT, n_tokens=100),
+        step_span(10**9, 3 * 10**9, step=1, kind=StepKind.PROMPT, n_tokens=50),
+        step_span(3 * 10**9, 4 * 10**9, step=2),
+    )
+
+    assert metrics.prompt_speed(spans) == metrics.Speed(50.0, 2, 150)
+
+
+def test_generation_speed_is_that_of_the_median_step():
+    spans = spans_of(
+        step_span(0, 10**8, step=0),
+        step_span(0, 2 * 10**8, step=1),
+        step_span(0, 9 * 10**8, step=2),
+        step_span(0, 0, step=3),
+        step_span(0, 10, step=4, n_tokens=0),
+    )
+
+    assert metrics.generation_speed(spans) == metrics.Speed(5.0, 3, 3)
+
+
+def test_speeds_are_unknown_before_the_first_step():
+    empty = spans_of()
+
+    assert metrics.prompt_speed(empty) is None
+    assert metrics.generation_speed(empty) is None
+
+
+def test_links_are_rated_by_direction():
+    spans = spans_of(
+        span(COPY, 0, 100, lane=1, peer=0, n_bytes=400),
+        span(COPY, 200, 300, lane=1, peer=0, n_bytes=600),
+        span(COPY, 0, 0, lane=0, peer=1, n_bytes=8),
+    )
+
+    to_cpu, to_gpu = sorted(metrics.link_rates(spans), key=lambda rate: rate.lane)
+
+    assert (to_gpu.peer, to_gpu.lane, to_gpu.n_copies) == (0, 1, 2)
+    assert (to_gpu.n_bytes, to_gpu.sum_ns, to_gpu.bytes_per_ns) == (1000, 200, 5.0)
+    assert (to_cpu.n_bytes, to_cpu.bytes_per_ns) == (8, 0.0)

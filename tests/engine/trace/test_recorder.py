@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import itertools
+import threading
+
+import numpy as np
+import pytest
+
+from engine.trace.recorder import Recorder
+from engine.trace.records import SPAN_DTYPE, Mark, SpanFlag, SpanKind
+from engine.trace.snapshot import CHUNK_SPANS
+
+
+def recorder(capacity: int = 4_000_000) -> Recorder:
+    ticks = itertools.count(1000, 10)
+    return Recorder(capacity, clock=lambda: next(ticks))
+
+
+def add(target: Recorder, n: int, first: int = 0) -> None:
+    for i in range(first, first + n):
+        target.span(SpanKind.SPLIT, 0, 1, i, 0, 10 * i, 10 * i + 5)
+
+
+def test_a_span_comes_back_with_every_field():
+    rec = recorder()
+
+    rec.span(
+        SpanKind.COPY, 2, 7, -1, 3, 5, 9, peer=1, flags=SpanFlag.WEIGHT, n_bytes=1 << 40
+    )  # fmt: skip
+
+    expected = np.array([(1, 2, 1, 2, 7, -1, 3, 5, 9, 1 << 40)], SPAN_DTYPE)
+    assert np.array_equal(rec.snapshot().spans(), expected)
+
+
+def test_peer_is_255_when_there_is_none():
+    rec = recorder()
+
+    rec.span(SpanKind.WAIT, 0, 0, 0, 0, 1, 2)
+
+    assert rec.snapshot().spans()["peer"].tolist() == [255]
+
+
+def test_nodes_come_in_bulk_and_skipped_ones_are_left_out():
+    rec = recorder()
+
+    rec.node_spans(3, 1, 5, [10, 11, 12], np.array([100, 0, 120]), np.array([110, 0, 130]))
+
+    spans = rec.snapshot().spans()
+    assert spans["index"].tolist() == [10, 12]
+    assert spans["start_ns"].tolist() == [100, 120]
+    assert spans["end_ns"].tolist() == [110, 130]
+    assert set(spans["kind"].tolist()) == {SpanKind.NODE}
+    assert set(spans["lane"].tolist()) == {3}
+    assert set(spans["step"].tolist()) == {5}
+    assert set(spans["peer"].tolist()) == {255}
+
+
+def test_a_snapshot_since_the_last_one_has_only_the_new_records():
+    rec = recorder()
+    add(rec, 3)
+    rec.mark("first")
+    before = rec.snapshot()
+    add(rec, 2, first=3)
+    rec.mark("second")
+
+    after = rec.snapshot(before.seq)
+
+    assert after.spans()["index"].tolist() == [3, 4]
+    assert [mark.text for mark in after.marks] == ["second"]
+    assert (after.since, after.seq) == (4, 7)
+
+
+@pytest.mark.parametrize("since", range(8))
+def test_a_snapshot_since_any_number_leaves_nothing_out_and_tells_nothing_twice(since):
+    rec = recorder()
+    add(rec, 2)
+    rec.mark("a")
+    add(rec, 2, first=2)
+    rec.mark("b")
+    rec.mark("c")
+    records = ["0", "1", "a", "2", "3", "b", "c"]
+
+    snapshot = rec.snapshot(since)
+
+    told = [str(i) for i in snapshot.spans()["index"]] + [mark.text for mark in snapshot.marks]
+    assert sorted(told) == sorted(records[since:])
+
+
+def test_chunks_join_without_a_gap_where_one_is_full():
+    rec = recorder()
+    n = CHUNK_SPANS - 2
+    rec.node_spans(0, 0, 0, np.arange(n), np.arange(n), np.arange(n) + 1)
+    add(rec, 5)
+    rec.node_spans(0, 0, 0, np.arange(CHUNK_SPANS), np.arange(CHUNK_SPANS), np.ones(CHUNK_SPANS))
+
+    snapshot = rec.snapshot()
+
+    expected = [*range(n), *range(5), *range(CHUNK_SPANS)]
+    assert [len(chunk) for chunk in snapshot.chunks] == [CHUNK_SPANS, CHUNK_SPANS, 3]
+    assert snapshot.spans()["index"].tolist() == expected
+    assert rec.snapshot(n + 1).spans()["index"].tolist() == expected[n + 1 :]
+
+
+def test_a_snapshot_does_not_change_when_more_is_recorded():
+    rec = recorder()
+    add(rec, 2)
+
+    snapshot = rec.snapshot()
+    add(rec, 2, first=2)
+
+    assert snapshot.spans()["index"].tolist() == [0, 1]
+
+
+def test_nobody_can_write_through_a_snapshot():
+    rec = recorder()
+    add(rec, 1)
+
+    chunk = rec.snapshot().chunks[0]
+
+    with pytest.raises(ValueError, match="WRITEABLE"):
+        chunk.setflags(write=True)
+
+
+def test_spans_beyond_the_capacity_are_counted_as_lost():
+    rec = recorder(capacity=3)
+
+    add(rec, 4)
+    rec.node_spans(0, 0, 0, [7, 8], np.array([1, 2]), np.array([2, 3]))
+
+    assert rec.lost == 3
+    assert rec.snapshot().lost == 3
+    assert rec.snapshot().spans()["index"].tolist() == [0, 1, 2]
+
+
+def test_a_bulk_that_half_fits_is_kept_up_to_the_capacity():
+    rec = recorder(capacity=3)
+    add(rec, 1)
+
+    rec.node_spans(0, 0, 0, [7, 8, 9], np.array([1, 2, 3]), np.array([2, 3, 4]))
+
+    assert rec.snapshot().spans()["index"].tolist() == [0, 7, 8]
+    assert rec.lost == 1
+
+
+def test_a_mark_has_the_time_of_the_clock():
+    rec = Recorder(clock=lambda: 77)
+
+    rec.mark("op_offload off")
+
+    assert rec.snapshot().marks == (Mark(77, "op_offload off"),)
+
+
+def test_clear_forgets_everything_but_numbers_go_on():
+    rec = recorder(capacity=3)
+    add(rec, 4)
+    rec.mark("old")
+    before = rec.snapshot()
+
+    rec.clear()
+    add(rec, 1, first=9)
+    after = rec.snapshot(before.seq)
+
+    assert after.spans()["index"].tolist() == [9]
+    assert after.marks == ()
+    assert after.lost == 0
+    assert after.seq > before.seq
+    assert (before.epoch, after.epoch) == (0, 1)
+    assert before.spans()["index"].tolist() == [0, 1, 2]
+
+
+def test_clear_alone_moves_the_number_so_that_readers_notice():
+    rec = recorder()
+    add(rec, 1)
+    seq = rec.seq
+
+    rec.clear()
+
+    assert rec.seq > seq
+
+
+def test_a_reader_of_another_recorder_gets_everything():
+    rec = recorder()
+    add(rec, 2)
+
+    snapshot = rec.snapshot(since=1000)
+
+    assert snapshot.since == 0
+    assert snapshot.n_spans == 2
+
+
+def test_overhead_grows_with_what_is_recorded():
+    rec = recorder()
+    empty = rec.snapshot().overhead_ns
+    add(rec, 1000)
+    single = rec.snapshot().overhead_ns
+
+    rec.node_spans(0, 0, 0, [1], np.array([1]), np.array([2]))
+
+    assert empty == 0
+    assert single > 0
+    assert rec.snapshot().overhead_ns == single + 10
+
+
+def test_threads_that_record_at_once_lose_nothing():
+    rec = recorder()
+    seen = []
+
+    def write(lane: int) -> None:
+        for i in range(3000):
+            rec.span(SpanKind.COPY, lane, 0, i, 0, i, i + 1)
+            if i % 500 == 0:
+                rec.mark(f"{lane}")
+
+    threads = [threading.Thread(target=write, args=(lane,)) for lane in range(4)]
+    for thread in threads:
+        thread.start()
+    since = 0
+    while any(thread.is_alive() for thread in threads):
+        snapshot = rec.snapshot(since)
+        seen.append(snapshot)
+        since = snapshot.seq
+    seen.append(rec.snapshot(since))
+
+    spans = np.concatenate([snapshot.spans() for snapshot in seen])
+    for lane in range(4):
+        assert spans[spans["lane"] == lane]["index"].tolist() == list(range(3000))
+    assert sum(len(snapshot.marks) for snapshot in seen) == 24
