@@ -150,8 +150,9 @@ def probe(python: str, code: str, environment: dict[str, str]) -> tuple[list[str
     """
     quoted = f"print({ANSWER!r})\n{code}"
     status, output = ask([python, "-c", quoted], environment, timeout_s=60)
-    before, _, answer = output.partition(ANSWER)
-    return (answer.split("\n")[1:], "") if status == 0 else ([], output.replace(ANSWER, "").strip())
+    if status:
+        return [], output.replace(ANSWER, "").strip()
+    return output.partition(ANSWER)[2].split("\n")[1:], ""
 
 
 def missing_libraries(pyside: Path) -> list[str]:

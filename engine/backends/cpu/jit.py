@@ -24,11 +24,16 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"
 _SIGNATURE = types.int64(types.int64, types.int64, types.int64)
 
 
+_COMPILED = ("simd.py", "tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
+
+
 def source_hash() -> str:
     """A short hash of every source that ends up in machine code, and of the variant."""
     digest = hashlib.sha256(f"{variant()} {sorted(llvm_features())}".encode())
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    folder = Path(__file__).parent
+    for pattern in _COMPILED:
+        for path in sorted(folder.glob(pattern)):
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 

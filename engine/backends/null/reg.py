@@ -72,7 +72,7 @@ class NullBuffer(Buffer):
         """Done at once within one kind of memory; else refused."""
         del offset
         same = source.buffer.buft == self.buft
-        self._log(f"cpy_tensor {source.buffer.buft.name} {'ok' if same else 'refused'}")
+        self._log(f"cpy_tensor {self.buft.name} {'ok' if same else 'refused'}")
         return self._done(n_bytes) if same else None
 
     def clear(self, value: int) -> None:

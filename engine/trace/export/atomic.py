@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import tempfile
 from typing import TYPE_CHECKING
 
 from engine.errors import ExportError
@@ -29,20 +28,19 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def _write_beside(path: Path, parts: Iterable[bytes]) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with open(handle, "wb", buffering=_BUFFER_BYTES) as file:  # noqa: PTH123 - a descriptor
+        with temporary.open("wb", buffering=_BUFFER_BYTES) as file:
             for part in parts:
                 file.write(part)
-        _allow_as_usual(temporary)
-        os.replace(temporary, path)  # noqa: PTH105 - mkstemp gives text
-    except BaseException:
-        os.unlink(temporary)  # noqa: PTH108 - mkstemp gives text
-        raise
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _export_error(path: Path, error: OSError) -> ExportError:
-    sentence, hint = _REASONS.get(error.errno or 0, (error.strerror or str(error), _ELSEWHERE))
+    unknown = (error.strerror or str(error), _ELSEWHERE)
+    sentence, hint = _REASONS.get(error.errno or 0, unknown)
     return ExportError(
         f"Cannot write {path.name}", f"{sentence}: {path.parent}", hint, details=str(error)
     )

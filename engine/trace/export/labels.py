@@ -15,14 +15,14 @@ Value = int | float | str
 
 
 class Row(NamedTuple):
-    """A span as Python numbers, in the order of SPAN_DTYPE."""
+    """A span as Python numbers, in the order of SPAN_DTYPE; `item_id` is its `index`."""
 
     kind: int
     lane: int
     peer: int
     flags: int
     plan_id: int
-    index: int
+    item_id: int
     step: int
     start_ns: int
     end_ns: int
@@ -31,7 +31,10 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a slice is called, its category, and arguments in display order."""
+    """What a slice is called, its category, and the arguments that never change for it.
+
+    It depends on the fields of a row up to `item_id` only, so it can be kept from step to step.
+    """
 
     name: str
     category: str
@@ -40,7 +43,31 @@ class Label:
 
 def label(meta: TraceMeta, row: Row) -> Label:
     """The label of any span."""
-    return _LABELS[SpanKind(row.kind)](meta, row)
+    words = _LABELS[SpanKind(row.kind)](meta, row)
+    words.args["plan"] = row.plan_id
+    if row.flags & SpanFlag.CLOCK_CONVERTED:
+        words.args["clock"] = "device clock, mapped to the host's"
+    return words
+
+
+def label_key(row: Row) -> tuple[int, ...]:
+    """Rows of equal keys have equal labels."""
+    return row[:6]
+
+
+def measured_args(row: Row) -> dict[str, Value]:
+    """The arguments that differ from step to step."""
+    args: dict[str, Value] = {"step": row.step}
+    duration_ns = row.end_ns - row.start_ns
+    if row.kind == SpanKind.COPY:
+        args["bytes"] = row.n_bytes
+        if duration_ns:
+            args["MiB/s"] = round(row.n_bytes / (1 << 20) * 1e9 / duration_ns, 1)
+    elif row.kind == SpanKind.STEP:
+        args["tokens"] = row.n_bytes
+        if duration_ns:
+            args["tokens/s"] = round(row.n_bytes * 1e9 / duration_ns, 2)
+    return args
 
 
 def run_args(meta: TraceMeta, snapshot: TraceSnapshot, origin_ns: int) -> dict[str, Value]:
@@ -56,34 +83,26 @@ def run_args(meta: TraceMeta, snapshot: TraceSnapshot, origin_ns: int) -> dict[s
     return args
 
 
-def rate_mib_s(n_bytes: int, duration_ns: int) -> float:
-    """Bandwidth in MiB/s with one decimal; the duration is not 0."""
-    return round(n_bytes / (1 << 20) * 1e9 / duration_ns, 1)
-
-
 def _split(meta: TraceMeta, row: Row) -> Label:
-    split = meta.split(row.plan_id, row.index)
-    args: dict[str, Value] = {"split": row.index}
+    split = meta.split(row.plan_id, row.item_id)
+    args: dict[str, Value] = {"split": row.item_id}
     if split.n_nodes:
         args["nodes"] = split.n_nodes
-    return Label(split.name, "split", args | _common(row))
+    return Label(split.name, "split", args)
 
 
 def _copy(meta: TraceMeta, row: Row) -> Label:
-    copy = meta.copy(row.plan_id, row.index)
+    copy = meta.copy(row.plan_id, row.item_id)
     args: dict[str, Value] = {
-        "copy": row.index,
+        "copy": row.item_id,
         "from": meta.lane(row.peer).name,
         "into": meta.lane(row.lane).name,
         "what": _copied(row.flags),
-        "bytes": row.n_bytes,
     }
-    if row.end_ns > row.start_ns:
-        args["MiB/s"] = rate_mib_s(row.n_bytes, row.end_ns - row.start_ns)
-    if copy is not None:
-        args["split"] = copy.consumer
-    name = f"copy {row.index}" if copy is None else copy.name
-    return Label(name, "copy", args | _common(row))
+    if copy is None:
+        return Label(f"copy {row.item_id}", "copy", args)
+    args["split"] = copy.consumer
+    return Label(copy.name, "copy", args)
 
 
 def _copied(flags: int) -> str:
@@ -93,36 +112,24 @@ def _copied(flags: int) -> str:
 
 
 def _wait(meta: TraceMeta, row: Row) -> Label:
-    args: dict[str, Value] = {"split": row.index}
-    return Label(f"wait for {meta.lane(row.lane).name}", "wait", args | _common(row))
+    return Label(f"wait for {meta.lane(row.lane).name}", "wait", {"split": row.item_id})
 
 
 def _node(meta: TraceMeta, row: Row) -> Label:
-    node = meta.node(row.plan_id, row.index)
-    args: dict[str, Value] = {"node": row.index}
+    node = meta.node(row.plan_id, row.item_id)
+    args: dict[str, Value] = {"node": row.item_id}
     if node.op:
         args["op"] = node.op
     if node.split is not None:
         args["split"] = node.split
     if node.cause:
         args["cause"] = node.cause
-    return Label(f"{node.op} {node.name}".strip(), "node", args | _common(row))
+    return Label(f"{node.op} {node.name}".strip(), "node", args)
 
 
 def _step(meta: TraceMeta, row: Row) -> Label:
     del meta
-    kind = StepKind(row.peer).name.lower()
-    args: dict[str, Value] = {"tokens": row.n_bytes}
-    if row.end_ns > row.start_ns:
-        args["tokens/s"] = round(row.n_bytes * 1e9 / (row.end_ns - row.start_ns), 2)
-    return Label(f"{kind} {row.step}", "step", args | _common(row))
-
-
-def _common(row: Row) -> dict[str, Value]:
-    args: dict[str, Value] = {"step": row.step, "plan": row.plan_id}
-    if row.flags & SpanFlag.CLOCK_CONVERTED:
-        args["clock"] = "device clock, mapped to the host's"
-    return args
+    return Label(f"{StepKind(row.peer).name.lower()} {row.item_id}", "step", {})
 
 
 _LABELS = {

@@ -29,6 +29,9 @@ HOST_PID = 1
 _FIRST_LANE_PID = 2
 _TRACKS_A_PROCESS = 1000
 
+MARKS_TID = HOST_PID * _TRACKS_A_PROCESS
+"""The host's track without slices, for what happened at one moment."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Track:
@@ -68,14 +71,13 @@ class Layout:
     """A trace ready to be written.
 
     Times of `spans` and `marks` count from `origin_ns`, the earliest time of the trace on the
-    host's monotonic clock. `marks_tid` is the host's track for marks.
+    host's monotonic clock.
     """
 
     spans: Spans
     marks: tuple[Mark, ...]
     origin_ns: int
     processes: tuple[Process, ...]
-    marks_tid: int
     flows: FlowEnds
 
 
@@ -89,7 +91,6 @@ def lay_out(meta: TraceMeta, snapshot: TraceSnapshot) -> Layout:
         marks=marks,
         origin_ns=origin_ns,
         processes=(_host(spans), *(_device(meta, spans, lane) for lane in range(n_lanes))),
-        marks_tid=HOST_PID * _TRACKS_A_PROCESS,
         flows=_flows(meta, spans),
     )
 
@@ -140,8 +141,8 @@ def _host(spans: Spans) -> Process:
         ("waits", "The host waiting for a device", spans["kind"] == SpanKind.WAIT),
     )
     description = "The thread that runs the graph. Times: host monotonic clock"
-    tracks = _tracks(HOST_PID, groups, spans)
-    return Process(HOST_PID, "Splitscope", description, tracks)
+    marks = Track(MARKS_TID, "marks", "What happened when", np.zeros(0, np.int64))
+    return Process(HOST_PID, "Splitscope", description, (marks, *_tracks(HOST_PID, groups, spans)))
 
 
 def _device(meta: TraceMeta, spans: Spans, lane: int) -> Process:
@@ -165,19 +166,26 @@ def _tracks(
     for name, description, chosen in groups:
         rows = np.flatnonzero(chosen)
         rows = rows[np.lexsort((spans["end_ns"][rows], spans["start_ns"][rows]))]
-        taken = slots(spans["start_ns"][rows], spans["end_ns"][rows])
         first_tid = pid * _TRACKS_A_PROCESS + len(tracks) + 1
-        for slot in range(int(taken.max()) + 1 if len(rows) else 0):
-            tracks.append(
-                Track(
-                    tid=first_tid + slot,
-                    name=f"{name} ({slot + 1})" if slot else name,
-                    description=f"{description} (at the same time)" if slot else description,
-                    rows=rows[taken == slot],
-                    parent=first_tid if slot else None,
-                )
-            )
+        tracks.extend(_spread(Track(first_tid, name, description, rows), spans))
     return tuple(tracks)
+
+
+def _spread(track: Track, spans: Spans) -> list[Track]:
+    """The track and as many child tracks as its overlaps need; none without slices."""
+    rows = track.rows
+    taken = slots(spans["start_ns"][rows], spans["end_ns"][rows])
+    n_tracks = int(taken.max()) + 1 if len(rows) else 0
+    return [
+        Track(
+            tid=track.tid + slot,
+            name=f"{track.name} ({slot + 1})" if slot else track.name,
+            description=f"{track.description} (at the same time)" if slot else track.description,
+            rows=rows[taken == slot],
+            parent=track.tid if slot else None,
+        )
+        for slot in range(n_tracks)
+    ]
 
 
 def _flows(meta: TraceMeta, spans: Spans) -> FlowEnds:

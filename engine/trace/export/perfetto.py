@@ -7,13 +7,12 @@ are written with the first packet that needs them.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.trace.export.atomic import write_atomically
-from engine.trace.export.labels import Row, Value, label, run_args
-from engine.trace.export.layout import HOST_PID, Layout, Process, Track, lay_out
-from engine.trace.export.wire import double, fixed64, message, sint, text, uint
+from engine.trace.export.labels import Row, Value, label, label_key, measured_args, run_args
+from engine.trace.export.layout import HOST_PID, MARKS_TID, Layout, Process, Track, lay_out
+from engine.trace.export.wire import double, fixed64, message, sint, tag, text, uint, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +28,7 @@ _BEGIN, _END, _INSTANT = 1, 2, 3
 # trusted_packet_sequence_id 1; "needs incremental state", and for the first packet "cleared".
 _ON_SEQUENCE = uint(10, 1) + uint(13, 2)
 _FIRST_ON_SEQUENCE = uint(10, 1) + uint(13, 1) + uint(87, 1)
+_TIMESTAMP = tag(8)
 _PROCESS_UUID = 1 << 32
 """Uuids of processes begin here; those of tracks are their tids."""
 
@@ -67,13 +67,9 @@ def _clock_packet() -> bytes:
 
 
 def _descriptors(meta: TraceMeta, layout: Layout) -> Iterator[bytes]:
-    for rank, process in enumerate(layout.processes):
-        yield _process_descriptor(meta, process, rank)
-        tracks = process.tracks
-        if process.pid == HOST_PID:
-            marks = Track(layout.marks_tid, "marks", "What happened when", tracks_rows_none())
-            tracks = (marks, *tracks)
-        for i_track, track in enumerate(tracks):
+    for i_process, process in enumerate(layout.processes):
+        yield _process_descriptor(meta, process, i_process)
+        for i_track, track in enumerate(process.tracks):
             yield _track_descriptor(process, track, i_track)
 
 
@@ -91,3 +87,96 @@ def _track_descriptor(process: Process, track: Track, rank: int) -> bytes:
     content = uint(1, track.tid) + text(2, track.name) + uint(5, parent)
     content += uint(11, _EXPLICIT_ORDER) + sint(12, rank)
     return content + text(14, track.description) + uint(15, _NEVER_MERGE)
+
+
+class _Names:
+    """Texts by number. A new one travels with the packet that needs it first."""
+
+    def __init__(self) -> None:
+        self._iids: dict[tuple[int, str], int] = {}
+        self._new: list[bytes] = []
+
+    def iid(self, table: int, name: str) -> int:
+        """The number of a text in the table with this field number in `InternedData`."""
+        known = self._iids.get((table, name))
+        if known is None:
+            known = self._iids[table, name] = len(self._iids) + 1
+            self._new.append(message(table, uint(1, known) + text(2, name)))
+        return known
+
+    def take_new(self) -> bytes:
+        """The field `interned_data` with the texts since the last call."""
+        new, self._new = self._new, []
+        return message(12, b"".join(new)) if new else b""
+
+
+_CATEGORIES, _EVENT_NAMES, _ARG_NAMES, _ARG_TEXTS = 1, 2, 3, 29
+
+
+def _event(names: _Names, time_ns: int, event: bytes) -> bytes:
+    """The packet of an event, with the names that it is the first to use."""
+    new = names.take_new()
+    return _packet(b"".join((_TIMESTAMP, varint(time_ns), _ON_SEQUENCE, new, message(11, event))))
+
+
+def _titled(names: _Names, name: str, category: str) -> bytes:
+    return uint(10, names.iid(_EVENT_NAMES, name)) + uint(3, names.iid(_CATEGORIES, category))
+
+
+def _annotations(names: _Names, args: dict[str, Value]) -> bytes:
+    return b"".join(
+        message(4, uint(1, names.iid(_ARG_NAMES, name)) + _annotation_value(names, value))
+        for name, value in args.items()
+    )
+
+
+def _annotation_value(names: _Names, value: Value) -> bytes:
+    if isinstance(value, str):
+        return uint(17, names.iid(_ARG_TEXTS, value))
+    return sint(4, value) if isinstance(value, int) else double(5, value)
+
+
+def _mark_packets(
+    meta: TraceMeta, snapshot: TraceSnapshot, layout: Layout, names: _Names
+) -> Iterator[bytes]:
+    instant = uint(9, _INSTANT) + uint(11, MARKS_TID)
+    begins = instant + _titled(names, "trace begins", "mark")
+    about = _annotations(names, run_args(meta, snapshot, layout.origin_ns))
+    yield _event(names, 0, begins + about)
+    for mark in layout.marks:
+        yield _event(names, mark.time_ns, instant + _titled(names, mark.text, "mark"))
+
+
+def _slice_packets(meta: TraceMeta, layout: Layout, track: Track, names: _Names) -> Iterator[bytes]:
+    """Begin and end of each slice. Equal times keep the order of the file, so ends come first."""
+    begin = uint(9, _BEGIN) + uint(11, track.tid)
+    end = message(11, uint(9, _END) + uint(11, track.tid))
+    known: dict[tuple[int, ...], bytes] = {}
+    for i_row, values in zip(track.rows.tolist(), layout.spans[track.rows].tolist(), strict=True):
+        row = Row(*values)
+        key = label_key(row)
+        if key not in known:
+            known[key] = begin + _fixed_fields(names, meta, row)
+        measured = _annotations(names, measured_args(row))
+        event = b"".join((known[key], measured, _flow_fields(layout, i_row)))
+        yield _event(names, row.start_ns, event)
+        yield _packet(b"".join((_TIMESTAMP, varint(row.end_ns), _ON_SEQUENCE, end)))
+
+
+def _fixed_fields(names: _Names, meta: TraceMeta, row: Row) -> bytes:
+    """What a slice says in every step alike."""
+    words = label(meta, row)
+    fields = _titled(names, words.name, words.category) + _annotations(names, words.args)
+    return fields + uint(52, _correlation(row))
+
+
+def _flow_fields(layout: Layout, i_row: int) -> bytes:
+    flows = layout.flows
+    going_on = (*flows.starts.get(i_row, ()), *flows.steps.get(i_row, ()))
+    ended = flows.ends.get(i_row, ())
+    return b"".join([*(fixed64(47, i) for i in going_on), *(fixed64(48, i) for i in ended)])
+
+
+def _correlation(row: Row) -> int:
+    """One number for the same split, copy or node of every step: viewers colour them alike."""
+    return row.kind + 1 << 56 | (row.plan_id & 0xFF_FFFF) << 32 | row.item_id & 0xFFFF_FFFF

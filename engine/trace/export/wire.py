@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 _VARINT, _FIXED64, _LENGTH = 0, 1, 2
+_SMALL = tuple(bytes((value,)) for value in range(0x80))
 
 
 def varint(value: int) -> bytes:
     """An unsigned number, seven bits a byte, lowest first."""
     if value < 0x80:
-        return bytes((value,))
+        return _SMALL[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -19,9 +21,15 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+@cache
+def tag(field: int, wire_type: int = _VARINT) -> bytes:
+    """What precedes a field's value."""
+    return varint(field << 3 | wire_type)
+
+
 def uint(field: int, value: int) -> bytes:
     """A field of type uint32, uint64, bool or enum."""
-    return varint(field << 3 | _VARINT) + varint(value)
+    return tag(field) + varint(value)
 
 
 def sint(field: int, value: int) -> bytes:
@@ -31,17 +39,17 @@ def sint(field: int, value: int) -> bytes:
 
 def fixed64(field: int, value: int) -> bytes:
     """A field of type fixed64."""
-    return varint(field << 3 | _FIXED64) + struct.pack("<Q", value)
+    return tag(field, _FIXED64) + struct.pack("<Q", value)
 
 
 def double(field: int, value: float) -> bytes:
     """A field of type double."""
-    return varint(field << 3 | _FIXED64) + struct.pack("<d", value)
+    return tag(field, _FIXED64) + struct.pack("<d", value)
 
 
 def message(field: int, content: bytes) -> bytes:
     """A field that holds a message or bytes."""
-    return varint(field << 3 | _LENGTH) + varint(len(content)) + content
+    return tag(field, _LENGTH) + varint(len(content)) + content
 
 
 def text(field: int, content: str) -> bytes:

@@ -1,0 +1,166 @@
+"""AppState: what the window knows. One setter and one signal a fact; views never talk to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from PySide6.QtCore import QObject, Signal
+
+from engine.core.devices import Unavailable
+from engine.core.plan import Batch, NodeKey
+from engine.core.summary import DeviceSummary, ModelSummary, RunState, RunSummary
+from engine.core.table import PlanSetTable, PlanTable
+from engine.trace.snapshot import TraceSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected: a node, a split, a copy or a span; all may be empty.
+
+    `node` survives a change of plan; `split_id` and `copy_id` belong to the shown plan.
+    `step` is the step of the run a timeline slice belongs to, -1 for none.
+    """
+
+    node: NodeKey | None = None
+    split_id: int = -1
+    copy_id: int = -1
+    step: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DiffMode:
+    """The plans before and after a change, and which of them the canvases show."""
+
+    was: PlanSetTable
+    now: PlanSetTable
+    title: str
+    shows: str = "difference"
+    """"was", "difference" or "now"."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """The run in progress or the last one."""
+
+    state: RunState = RunState.IDLE
+    prompt: str = ""
+    text: str = ""
+    n_prompt_tokens: int = 0
+    n_tokens: int = 0
+    n_predict: int = 0
+    prefill_tokens_per_s: float = 0.0
+    decode_tokens_per_s: float = 0.0
+    summary: RunSummary | None = None
+
+
+class AppState(QObject):
+    """Facts and their signals; each signal carries the new value. GUI thread only."""
+
+    model_changed = Signal(object)
+    devices_changed = Signal(object)
+    plans_changed = Signal(object)
+    batch_changed = Signal(object)
+    shown_plan_changed = Signal(object)
+    diff_changed = Signal(object)
+    selection_changed = Signal(object)
+    run_changed = Signal(object)
+    trace_changed = Signal(object)
+    engine_changed = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.model: ModelSummary | None = None
+        self.devices: tuple[DeviceSummary, ...] = ()
+        self.unavailable: tuple[Unavailable, ...] = ()
+        self.plans: PlanSetTable | None = None
+        self.batch = Batch.PROMPT
+        self.met_plans: dict[int, PlanTable] = {}
+        self.shown_plan: PlanTable | None = None
+        self.diff: DiffMode | None = None
+        self.selection = Selection()
+        self.run = RunInfo()
+        self.trace: TraceSnapshot | None = None
+        self.engine_text = "engine starting"
+
+    def set_model(self, model: ModelSummary | None) -> None:
+        """The open model."""
+        self.model = model
+        self.model_changed.emit(model)
+
+    def set_devices(
+        self, devices: tuple[DeviceSummary, ...], unavailable: tuple[Unavailable, ...]
+    ) -> None:
+        """The devices of this machine, and those left out."""
+        self.devices, self.unavailable = devices, unavailable
+        self.devices_changed.emit(devices)
+
+    def set_plans(self, plans: PlanSetTable | None) -> None:
+        """New plans; the shown plan follows the batch switch."""
+        self.plans = plans
+        self.plans_changed.emit(plans)
+        self.show_plan(None if plans is None else plans.plan(self.batch))
+
+    def set_batch(self, batch: Batch) -> None:
+        """Switch between the prompt's plan and a token's; never an undo step."""
+        if batch is self.batch:
+            return
+        self.batch = batch
+        self.batch_changed.emit(batch)
+        ran = self.plan_that_ran(batch)
+        self.show_plan(ran or (None if self.plans is None else self.plans.plan(batch)))
+
+    def show_plan(self, plan: PlanTable | None) -> None:
+        """The plan every canvas and table shows."""
+        self.shown_plan = plan
+        self.shown_plan_changed.emit(plan)
+
+    def plan_that_ran(self, batch: Batch) -> PlanTable | None:
+        """The plan of that batch that the last run used, if a run has ended since planning."""
+        summary = self.run.summary
+        if summary is None:
+            return None
+        plan_id = summary.prompt_plan_id if batch is Batch.PROMPT else summary.token_plan_id
+        return self.met_plans.get(plan_id)
+
+    def add_met_plan(self, plan: PlanTable) -> None:
+        """A plan that the run met."""
+        self.met_plans[plan.plan_id] = plan
+
+    def set_diff(self, diff: DiffMode | None) -> None:
+        """Enter, change or leave difference mode."""
+        self.diff = diff
+        self.diff_changed.emit(diff)
+
+    def select(self, selection: Selection) -> None:
+        """Select something everywhere."""
+        if selection == self.selection:
+            return
+        self.selection = selection
+        self.selection_changed.emit(selection)
+
+    def select_node(self, node_id: int) -> None:
+        """Select a node of the shown plan, with the split it is in."""
+        plan = self.shown_plan
+        if plan is not None and 0 <= node_id < plan.n_nodes:
+            self.select(Selection(node=plan.key(node_id), split_id=int(plan.split[node_id])))
+
+    def selected_node_id(self) -> int:
+        """The selected node's id in the shown plan, -1 for none."""
+        if self.shown_plan is None or self.selection.node is None:
+            return -1
+        return self.shown_plan.node_ids().get(self.selection.node, -1)
+
+    def set_run(self, run: RunInfo) -> None:
+        """How the run stands."""
+        self.run = run
+        self.run_changed.emit(run)
+
+    def set_trace(self, trace: TraceSnapshot | None) -> None:
+        """Everything recorded so far."""
+        self.trace = trace
+        self.trace_changed.emit(trace)
+
+    def set_engine_text(self, text: str) -> None:
+        """The engine's state in the status bar."""
+        self.engine_text = text
+        self.engine_changed.emit(text)

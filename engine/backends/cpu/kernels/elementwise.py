@@ -1,0 +1,163 @@
+"""Elementwise kernels: ADD, SUB, MUL, DIV, SCALE, UNARY, GLU."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.backends.cpu.jit import helper, kernel
+from engine.backends.cpu.kernels.common import (
+    n_rows,
+    nb,
+    ne,
+    param,
+    param_float,
+    row_at,
+    row_repeated,
+    share,
+)
+from engine.backends.cpu.layout import DST, SRC0, SRC1
+from engine.backends.cpu.simd import (
+    LANES,
+    Vector,
+    exp,
+    fadd,
+    fdiv,
+    fma,
+    fmul,
+    fsub,
+    load_f32,
+    load_f32_part,
+    load_f32v,
+    splat,
+    store_f32,
+    store_f32_part,
+    store_f32v,
+)
+
+ADD, SUB, MUL, DIV = range(4)
+SILU, GELU = range(2)
+
+_GELU_A = np.float32(-2.0 * 0.79788456080286535587989211986876)
+_GELU_B = np.float32(-2.0 * 0.79788456080286535587989211986876 * 0.044715)
+_ONE = np.float32(1.0)
+_ZERO = np.float32(0.0)
+
+
+@helper
+def _combine(kind: int, a: Vector, b: Vector) -> Vector:
+    if kind == ADD:
+        return fadd(a, b)
+    if kind == SUB:
+        return fsub(a, b)
+    if kind == MUL:
+        return fmul(a, b)
+    return fdiv(a, b)
+
+
+@helper
+def _combine_row(kind: int, y: int, a: int, b: int, n: int) -> None:
+    for i in range(0, n - LANES + 1, LANES):
+        store_f32v(y + 4 * i, _combine(kind, load_f32v(a + 4 * i), load_f32v(b + 4 * i)))
+    rest = n % LANES
+    if rest:
+        i = 4 * (n - rest)
+        value = _combine(kind, load_f32_part(a + i, rest), load_f32_part(b + i, rest))
+        store_f32_part(y + i, value, rest)
+
+
+@helper
+def _combine_scalar(kind: int, a: float, b: float) -> float:
+    if kind == ADD:
+        return a + b
+    if kind == SUB:
+        return a - b
+    if kind == MUL:
+        return a * b
+    return a / b
+
+
+@kernel
+def binary(p: int, ith: int, nth: int) -> int:
+    """Give dst = src0 op src1, f32, src1 repeated; any strides."""
+    kind, n0, n0_b = param(p, 0), ne(p, DST, 0), ne(p, SRC1, 0)
+    n1, n2 = ne(p, DST, 1), ne(p, DST, 2)
+    step, step_a, step_b = nb(p, DST, 0), nb(p, SRC0, 0), nb(p, SRC1, 0)
+    dense = step == 4 and step_a == 4 and step_b == 4 and n0 == n0_b
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, a = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        b = row_repeated(p, SRC1, i1, i2, i3)
+        if dense:
+            _combine_row(kind, y, a, b, n0)
+        else:
+            for i in range(n0):
+                value_b = load_f32(b + i % n0_b * step_b)
+                store_f32(y + i * step, _combine_scalar(kind, load_f32(a + i * step_a), value_b))
+    return 0
+
+
+@kernel
+def scale(p: int, ith: int, nth: int) -> int:
+    """Give dst = src0 * factor + bias, f32, rows without gaps."""
+    factor, bias = splat(param_float(p, 0)), splat(param_float(p, 1))
+    n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        for i in range(0, n0 - LANES + 1, LANES):
+            store_f32v(y + 4 * i, fma(load_f32v(x + 4 * i), factor, bias))
+        rest = n0 % LANES
+        if rest:
+            i = 4 * (n0 - rest)
+            store_f32_part(y + i, fma(load_f32_part(x + i, rest), factor, bias), rest)
+    return 0
+
+
+@helper
+def _activate(kind: int, x: Vector) -> Vector:
+    """x / (1 + e^-x), or with the argument that makes it the tanh form of GELU."""
+    if kind == SILU:
+        inner = fsub(splat(_ZERO), x)
+    else:
+        inner = fmul(x, fma(fmul(x, x), splat(_GELU_B), splat(_GELU_A)))
+    return fdiv(x, fadd(splat(_ONE), exp(inner)))
+
+
+@kernel
+def unary(p: int, ith: int, nth: int) -> int:
+    """Give dst = f(src0), f32, rows without gaps."""
+    kind = param(p, 0)
+    n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        for i in range(0, n0 - LANES + 1, LANES):
+            store_f32v(y + 4 * i, _activate(kind, load_f32v(x + 4 * i)))
+        rest = n0 % LANES
+        if rest:
+            i = 4 * (n0 - rest)
+            store_f32_part(y + i, _activate(kind, load_f32_part(x + i, rest)), rest)
+    return 0
+
+
+@kernel
+def swiglu(p: int, ith: int, nth: int) -> int:
+    """Give dst = silu(src0) * src1, f32, rows without gaps."""
+    n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, gate = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        up = row_at(p, SRC1, i1, i2, i3)
+        for i in range(0, n0 - LANES + 1, LANES):
+            active = _activate(SILU, load_f32v(gate + 4 * i))
+            store_f32v(y + 4 * i, fmul(active, load_f32v(up + 4 * i)))
+        rest = n0 % LANES
+        if rest:
+            i = 4 * (n0 - rest)
+            active = _activate(SILU, load_f32_part(gate + i, rest))
+            store_f32_part(y + i, fmul(active, load_f32_part(up + i, rest)), rest)
+    return 0

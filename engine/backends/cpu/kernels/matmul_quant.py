@@ -1,0 +1,190 @@
+"""MUL_MAT with quantised weights: one column at a time, or tiles over an unpacked panel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.backends.cpu.jit import helper, kernel
+from engine.backends.cpu.kernels.common import nb, ne, own_scratch, param, row_at, share
+from engine.backends.cpu.layout import DST, KIND_Q4_0, KIND_Q4_1, SHARED, SRC0, SRC1
+from engine.backends.cpu.simd import (
+    BYTE_BIAS,
+    LANES,
+    bias_bytes,
+    dot_bytes,
+    fma,
+    load_f16,
+    load_f32,
+    load_f32v,
+    load_i8x16,
+    load_i8x32,
+    load_i64,
+    nibbles,
+    splat_x8,
+    store_f32,
+    store_f32_part,
+    store_f32v,
+    store_i8x32,
+    store_i64,
+    sum_lanes_x8,
+    to_float_x8,
+    zeros_i32x8,
+)
+from engine.backends.cpu.tiles import (
+    BYTE_COLUMNS,
+    PANEL_BLOCK_BYTES,
+    byte_tile,
+    store_transposed,
+)
+
+_ZERO = np.float32(0.0)
+_Q4_0_OFFSET = np.float32(-8.0)
+_Q8_0_OFFSET = np.float32(-BYTE_BIAS)
+TILE_FROM_COLUMNS = 4
+"""From so many columns on, unpacking a panel costs less than it saves."""
+
+
+@helper
+def _dot_q4_0(w: int, x: int, n_blocks: int) -> float:
+    total, offsets = splat_x8(_ZERO), _ZERO
+    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
+    for block in range(n_blocks):
+        scale = load_f16(w)
+        dots = dot_bytes(zeros_i32x8(), nibbles(load_i8x16(w + 2)), load_i8x32(x))
+        factor = splat_x8(scale * load_f32(scales + 4 * block))
+        total = fma(to_float_x8(dots), factor, total)
+        offsets += scale * load_f32(sums + 4 * block)
+        w += 18
+        x += 32
+    return sum_lanes_x8(total) + _Q4_0_OFFSET * offsets
+
+
+@helper
+def _dot_q4_1(w: int, x: int, n_blocks: int) -> float:
+    total, offsets = splat_x8(_ZERO), _ZERO
+    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
+    for block in range(n_blocks):
+        dots = dot_bytes(zeros_i32x8(), nibbles(load_i8x16(w + 4)), load_i8x32(x))
+        factor = splat_x8(load_f16(w) * load_f32(scales + 4 * block))
+        total = fma(to_float_x8(dots), factor, total)
+        offsets += load_f16(w + 2) * load_f32(sums + 4 * block)
+        w += 20
+        x += 32
+    return sum_lanes_x8(total) + offsets
+
+
+@helper
+def _dot_q8_0(w: int, x: int, n_blocks: int) -> float:
+    total, offsets = splat_x8(_ZERO), _ZERO
+    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
+    for block in range(n_blocks):
+        scale = load_f16(w)
+        dots = dot_bytes(zeros_i32x8(), bias_bytes(load_i8x32(w + 2)), load_i8x32(x))
+        factor = splat_x8(scale * load_f32(scales + 4 * block))
+        total = fma(to_float_x8(dots), factor, total)
+        offsets += scale * load_f32(sums + 4 * block)
+        w += 34
+        x += 32
+    if BYTE_BIAS == 0:
+        return sum_lanes_x8(total)
+    return sum_lanes_x8(total) + _Q8_0_OFFSET * offsets
+
+
+@helper
+def _rows_by_column(
+    kind: int, y: int, w: int, w_stride: int, x: int, n_blocks: int, n_rows: int
+) -> None:
+    """One column: y[r] = row r of w . x."""
+    for r in range(n_rows):
+        row = w + r * w_stride
+        if kind == KIND_Q4_0:
+            value = _dot_q4_0(row, x, n_blocks)
+        elif kind == KIND_Q4_1:
+            value = _dot_q4_1(row, x, n_blocks)
+        else:
+            value = _dot_q8_0(row, x, n_blocks)
+        store_f32(y + 4 * r, value)
+
+
+@helper
+def _unpack_block(kind: int, panel: int, rows: int, w: int, w_stride: int, n_rows: int) -> None:
+    """LANES blocks, one a row, to one block of the panel; `rows` is room for LANES * 32 bytes."""
+    scales, offsets = panel + 32 * LANES, panel + 36 * LANES
+    for r in range(n_rows):
+        block = w + r * w_stride
+        scale = load_f16(block)
+        store_f32(scales + 4 * r, scale)
+        if kind == KIND_Q4_0:
+            store_i8x32(rows + 32 * r, nibbles(load_i8x16(block + 2)))
+            store_f32(offsets + 4 * r, _Q4_0_OFFSET * scale)
+        elif kind == KIND_Q4_1:
+            store_i8x32(rows + 32 * r, nibbles(load_i8x16(block + 4)))
+            store_f32(offsets + 4 * r, load_f16(block + 2))
+        else:
+            store_i8x32(rows + 32 * r, bias_bytes(load_i8x32(block + 2)))
+            store_f32(offsets + 4 * r, _Q8_0_OFFSET * scale)
+    for r in range(n_rows, LANES):
+        store_f32(scales + 4 * r, _ZERO)
+        store_f32(offsets + 4 * r, _ZERO)
+        for i in range(0, 32, 8):
+            store_i64(rows + 32 * r + i, 0)
+    for i in range(0, LANES, 8):
+        store_transposed(rows + 32 * i, 32, panel + 4 * i, 4 * LANES)
+
+
+@helper
+def store_tile(y: int, y_stride: int, sums: int, n_rows: int, n_columns: int) -> None:
+    """Write the valid part of a tile [LANES, columns] to y."""
+    for c in range(n_columns):
+        value = load_f32v(sums + 4 * LANES * c)
+        if n_rows == LANES:
+            store_f32v(y + c * y_stride, value)
+        else:
+            store_f32_part(y + c * y_stride, value, n_rows)
+
+
+@helper
+def _rows_by_tile(
+    p: int, y: int, w: int, x: int, n_blocks: int, n_rows: int, scratch: int
+) -> None:
+    """Up to LANES rows: y[r, c] for every column c of src1."""
+    kind, n_columns = param(p, 0), ne(p, SRC1, 1)
+    rows = scratch
+    sums = rows + 32 * LANES
+    panel = sums + 4 * LANES * BYTE_COLUMNS
+    block_bytes = nb(p, SRC0, 0)
+    for block in range(n_blocks):
+        target = panel + block * PANEL_BLOCK_BYTES
+        _unpack_block(kind, target, rows, w + block * block_bytes, nb(p, SRC0, 1), n_rows)
+    for c in range(0, n_columns, BYTE_COLUMNS):
+        count = min(BYTE_COLUMNS, n_columns - c)
+        byte_tile(panel, x + c * n_blocks * 40, n_blocks * 40, count, n_blocks, sums)
+        store_tile(y + c * nb(p, DST, 1), nb(p, DST, 1), sums, n_rows, count)
+
+
+@kernel
+def mul_mat_quant(p: int, ith: int, nth: int) -> int:
+    """Give src0 (q4_0, q4_1, q8_0) [k, n] times src1 as quantised in SHARED; f32 accumulation."""
+    kind, n_blocks, n_columns = param(p, 0), ne(p, SRC0, 0) // 32, ne(p, SRC1, 1)
+    n2, n3 = ne(p, SRC1, 2), ne(p, SRC1, 3)
+    repeat2, repeat3 = n2 // ne(p, SRC0, 2), n3 // ne(p, SRC0, 3)
+    column_bytes, w_stride = n_blocks * 40, nb(p, SRC0, 1)
+    # Shares are whole tiles, so that a panel is unpacked by one thread only.
+    n = ne(p, SRC0, 1)
+    first, end = share((n + LANES - 1) // LANES, ith, nth)
+    first, end = first * LANES, min(n, end * LANES)
+    for i in range(n2 * n3):
+        i2, i3 = i % n2, i // n2
+        x = load_i64(p + SHARED) + i * n_columns * column_bytes
+        w, y = row_at(p, SRC0, 0, i2 // repeat2, i3 // repeat3), row_at(p, DST, 0, i2, i3)
+        if n_columns < TILE_FROM_COLUMNS:
+            for c in range(n_columns):
+                target, x_c = y + c * nb(p, DST, 1) + 4 * first, x + c * column_bytes
+                rows = w + first * w_stride
+                _rows_by_column(kind, target, rows, w_stride, x_c, n_blocks, end - first)
+        else:
+            for r in range(first, end, LANES):
+                count = min(LANES, end - r)
+                rows = w + r * w_stride
+                _rows_by_tile(p, y + 4 * r, rows, x, n_blocks, count, own_scratch(p, ith))
+    return 0

@@ -1,0 +1,16 @@
+"""The OpenCL backend: GPUs, and CPUs through software drivers such as PoCL.
+
+reg        create(): the backend family with its devices, or the reason why there are none
+discovery  platforms and devices found, double ones hidden, each one checked
+device     OpenClDevice: facts of the moment, memory held
+rules      which operations, types and layouts have a kernel
+encode     tensor -> kernel call: name, arguments, number of items (no device needed)
+programs   .cl families built for a device, kernels by name
+buffer     device memory
+backend    OpenClBackend: one in-order queue
+events     commands as events, times on the host's clock
+clock      the device's clock mapped to the host's
+warmup     one sample of every kernel, compiled before a run needs it
+errors     the driver's refusals as DeviceError
+kernels/   one .cl file a family
+"""

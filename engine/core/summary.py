@@ -1,0 +1,131 @@
+"""What is said of a model, a run and an engine; sent to the window and printed with --json."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from engine.core.devices import DeviceType
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSummary:
+    """A tensor of a file; `ne` in ggml order."""
+
+    name: str
+    type: str
+    ne: tuple[int, ...]
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSummary:
+    """An opened model. `plan_problem` and `run_problem` say why it cannot be planned or run."""
+
+    path: str
+    name: str
+    arch: str
+    quantization: str
+    """The type most bytes are in, such as `q4_1`."""
+    file_bytes: int
+    weight_bytes: int
+    n_layers: int
+    n_embd: int
+    n_head: int
+    n_head_kv: int
+    n_vocab: int
+    n_ctx_train: int
+    tensors: tuple[TensorSummary, ...]
+    has_chat_template: bool
+    plan_problem: str = ""
+    run_problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSummary:
+    """A device of this machine. Bytes; 0 where nothing is reported."""
+
+    name: str
+    description: str
+    type: DeviceType
+    memory_free: int
+    memory_total: int
+    software: str = ""
+    virtual: bool = False
+
+
+class RunState(enum.StrEnum):
+    """What the engine is doing."""
+
+    IDLE = "idle"
+    PREPARING = "preparing"
+    PROMPT = "prompt"
+    GENERATING = "generating"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTiming:
+    """One split of a run: `time_ns` a time for every step that used this plan."""
+
+    id: int
+    backend: str
+    start: int
+    stop: int
+    n_nodes: int
+    time_ns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTiming:
+    """One input copy of a run, a time for every step."""
+
+    id: int
+    name: str
+    n_bytes: int
+    time_ns: tuple[int, ...]
+
+
+class StopReason(enum.StrEnum):
+    """Why a generation ended."""
+
+    LENGTH = "length"
+    END_OF_TEXT = "end of text"
+    CONTEXT_FULL = "context full"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A finished or stopped run. Speeds in tokens per second; 0 when nothing was measured."""
+
+    prompt: str
+    prompt_tokens: tuple[int, ...]
+    tokens: tuple[int, ...]
+    text: str
+    stop_reason: StopReason
+    prefill_tokens_per_s: float
+    decode_tokens_per_s: float
+    prefill_ns: int
+    decode_step_ns: tuple[int, ...]
+    prompt_plan_id: int
+    token_plan_id: int
+    splits: tuple[SplitTiming, ...]
+    copies: tuple[CopyTiming, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreStep:
+    """One forced token: `argmax` is our choice, `gap` our highest logit minus the token's."""
+
+    token: int
+    argmax: int
+    gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a job is: `done` of `total` things called `label`; total 0 means unknown."""
+
+    label: str
+    done: int
+    total: int

@@ -1,0 +1,1 @@
+"""From a GGUF file to a graph: hyperparameters, placement, architecture, memory, context."""
