@@ -82,7 +82,7 @@ def get_venv_module() -> None:
 def pip_install(extras: list[str], environment: dict[str, str]) -> None:
     """Install this checkout with these extras; pip's own words only where it cannot."""
     what = f".[{','.join(extras)}]" if extras else "."
-    say("installing packages into .venv (the first time 400 MB to fetch, a minute or two)")
+    say("installing packages into .venv (the first time about 160 MB to fetch, a minute or so)")
     # A package whose files are half there looks installed to pip: the next run starts afresh.
     UNFINISHED.touch()
     with contextlib.suppress(FileNotFoundError):

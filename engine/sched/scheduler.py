@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.backend.alloc import compute_bytes, fits, place, plan_allocation
+from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
 from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph
 from engine.core.devices import BufferUsage
 from engine.sched.execute import compute_splits
@@ -115,9 +115,8 @@ class Scheduler:
     def _grow(self, backend_id: int, sizes: tuple[int, ...]) -> None:
         """Allocate anew when any chunk is too small; buffers never shrink."""
         current = self._buffers[backend_id]
-        have = [buffer.size for buffer in current or ()]
-        have += [0] * (len(sizes) - len(have))
-        if current is not None and all(new <= old for new, old in zip(sizes, have, strict=False)):
+        have = tuple(buffer.size for buffer in current or ())
+        if current is not None and grown(have, sizes) == have:
             return
         for buffer in current or ():
             buffer.release()

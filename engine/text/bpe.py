@@ -7,11 +7,15 @@ llm_tokenizer_bpe_session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from engine.text.merging import merge_parts
-from engine.text.pretokenize import PreTokenizer
 from engine.text.vocab import Kind, Vocab
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.text.pretokenize import PreTokenizer
 
 _MAX_CACHED_WORDS = 50_000
 _MAX_CACHED_CHARS = 64
@@ -109,4 +113,3 @@ def _ranks(merges: Sequence[str]) -> dict[tuple[str, str], int]:
         if cut > 0:
             ranks.setdefault((merge[:cut], merge[cut + 1 :]), rank)
     return ranks
-

@@ -8,11 +8,14 @@ llama.cpp's (15.0): text in scripts assigned since then may be cut elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 import regex
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _CONTRACTIONS = r"'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD]"
@@ -60,13 +63,17 @@ _RULES: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
         PreTokenizer((r"[\p{P}$+<=>^~|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")),
     ),
     (
-        ("gpt-2", "phi-2", "gigachat", "a.x-4.0", "mellum", "modern-bert", "mpt", "olmo", "jais")
-        + ("exaone4", "trillion", "granite-docling"),
+        (
+            *("gpt-2", "phi-2", "gigachat", "a.x-4.0", "mellum", "modern-bert", "mpt", "olmo"),
+            *("jais", "exaone4", "trillion", "granite-docling"),
+        ),
         PreTokenizer((_GPT2,)),
     ),
     (
-        ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
-        + ("mellum2",),
+        (
+            *("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"),
+            *("minerva-7b", "mellum2"),
+        ),
         PreTokenizer((r"\p{N}", _GPT2)),
     ),
     (
@@ -76,8 +83,10 @@ _RULES: tuple[tuple[tuple[str, ...], PreTokenizer], ...] = (
     (("dbrx", "smaug-bpe", "chatglm-bpe"), PreTokenizer((_LLAMA3,))),
     (("glm4", "glm5"), PreTokenizer((_LLAMA3,), ignore_merges=True)),
     (
-        ("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2", "hunyuan")
-        + ("solar-open", "grok-2"),
+        (
+            *("qwen2", "deepseek-r1-qwen", "kormo", "f2llmv2", "megrez", "stablelm2"),
+            *("hunyuan", "solar-open", "grok-2"),
+        ),
         PreTokenizer((_QWEN2,)),
     ),
     (("qwen35",), PreTokenizer((_QWEN35,))),

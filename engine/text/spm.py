@@ -7,10 +7,13 @@ llm_tokenizer_spm_session.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from engine.text.merging import merge_parts
 from engine.text.vocab import Kind, Vocab, broken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SPACE = "▁"
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -13,6 +12,9 @@ from engine.text.bpe import BytePairEncoder
 from engine.text.pretokenize import PRE_TOKENIZERS, PreTokenizer
 from engine.text.spm import SentencePieceEncoder
 from engine.text.vocab import PREFIX, Kind, Vocab, broken, flag, read_vocab
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MODELS = ("gpt2", "llama")
 """Values of "tokenizer.ggml.model" that text can be written with."""

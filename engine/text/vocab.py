@@ -8,11 +8,13 @@ Source: llama-vocab.cpp, llama_vocab::impl::load.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from engine.errors import TextError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "tokenizer.ggml."
 
@@ -42,10 +44,10 @@ SPECIAL = Kind.UNKNOWN | Kind.CONTROL | Kind.USER_DEFINED
 """Kinds that are cut out of the text before anything else."""
 
 _END_TEXTS = (
-    ("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>")
-    + ("<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]")
-    + ("<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>")
-    + ("<｜end▁of▁sentence｜>", "[e~[")  # noqa: RUF001 - the token's own bars
+    *("<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>"),
+    *("<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]"),
+    *("<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>"),
+    *("<｜end▁of▁sentence｜>", "[e~["),  # noqa: RUF001 - DeepSeek's token has these bars
 )
 
 _FIM_PAD_TEXTS = ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]")
@@ -114,7 +116,7 @@ def broken(sentence: str) -> TextError:
     return TextError(
         "This model's tokenizer cannot be used.",
         sentence,
-        "The model can still be planned; to write to it, convert it again with a current converter.",
+        "The model can still be planned; convert it again to give it text.",
     )
 
 
@@ -165,30 +167,27 @@ def _mark_end_tokens(special: _SpecialIds, ids: Mapping[str, int], kinds: list[K
         kinds[token] |= Kind.CONTROL
     for token in _present(_ALWAYS_SHOWN, ids):
         kinds[token] = Kind.USER_DEFINED
-    end_ids.update(
-        token for name in ("eos", "eot", "eom") if (token := special.get(name)) is not None
-    )
+    stated = (special.get(name) for name in ("eos", "eot", "eom"))
+    end_ids.update(token for token in stated if token is not None)
     _unmark_harmony_end(end_ids, ids, kinds)
     _unmark_plain_slash_s(end_ids, ids, kinds)
     return end_ids
 
 
-def _fim_ends(
-    special: _SpecialIds, ids: Mapping[str, int], kinds: list[Kind]
-) -> Iterable[int]:
+def _fim_ends(special: _SpecialIds, ids: Mapping[str, int], kinds: list[Kind]) -> Iterable[int]:
     """Fill-in-the-middle padding, repository and file separators end a generation too."""
     for name, texts in (
         ("fim_pad", _FIM_PAD_TEXTS),
         ("fim_rep", _FIM_REP_TEXTS),
         ("fim_sep", _FIM_SEP_TEXTS),
     ):
-        token = special.get(name)
-        if token is None:
-            token = min(_present(texts, ids), default=None)
-            if token is not None:
+        stated = special.get(name)
+        if stated is None:
+            for token in sorted(_present(texts, ids))[:1]:
                 kinds[token] |= Kind.CONTROL
-        if token is not None:
-            yield token
+                yield token
+        else:
+            yield stated
 
 
 def _unmark_harmony_end(end_ids: set[int], ids: Mapping[str, int], kinds: list[Kind]) -> None:

@@ -19,7 +19,6 @@ skipped with the reason MISSING. What each file holds is described in tests/data
 import atexit
 import functools
 import json
-import os
 import shutil
 import tarfile
 import tempfile
@@ -30,6 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+
+from engine.paths import oracle_dir
 
 VERSION = "0c1e57098"
 OLD_VERSION = "af6528e6d"
@@ -146,7 +147,7 @@ def node_list(name: str) -> Path:
 
 def has_big_set() -> bool:
     """Say whether the big set is on this machine."""
-    return _big_set() is not None
+    return oracle_dir() is not None
 
 
 def path(relative: str) -> Path:
@@ -160,7 +161,7 @@ def path(relative: str) -> Path:
 
 def _missing(relative: str) -> Path:
     if has_big_set():
-        raise FileNotFoundError(f"no {relative} in the golden set at {_big_set()}")
+        raise FileNotFoundError(f"no {relative} in the golden set at {oracle_dir()}")
     pytest.skip(f"{MISSING}: {relative}")
 
 
@@ -181,7 +182,7 @@ def _scheduler_cases(folder: str, version: str) -> list[SchedulerCase]:
 
 
 def _in_big_set(relative: str) -> Path | None:
-    root = _big_set()
+    root = oracle_dir()
     if root is None:
         return None
     for start, (archive, folder) in _ARCHIVES.items():
@@ -190,16 +191,6 @@ def _in_big_set(relative: str) -> Path | None:
             _unpack(root / archive, unpacked / folder)
             return unpacked / relative if (unpacked / relative).exists() else None
     return root / relative if (root / relative).exists() else None
-
-
-@functools.cache
-def _big_set() -> Path | None:
-    named = os.environ.get("SPLITSCOPE_ORACLE")
-    places = [_REPOSITORY / "shared" / "oracle", _REPOSITORY.parent / "shared" / "oracle"]
-    for place in [Path(named)] if named else places:
-        if (place / "placements.tar.xz").is_file():
-            return place
-    return None
 
 
 @functools.cache

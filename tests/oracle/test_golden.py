@@ -8,10 +8,7 @@ from tests.oracle import golden
 
 @pytest.fixture
 def without_big_set(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPLITSCOPE_ORACLE", str(tmp_path))
-    golden._big_set.cache_clear()
-    yield
-    golden._big_set.cache_clear()
+    monkeypatch.setenv("SPLITSCOPE_ORACLE", str(tmp_path / "nowhere"))
 
 
 def test_every_scenario_has_a_script_and_results():

@@ -76,3 +76,8 @@ class Kernel:
 def kernel(function: Callable[[int, int, int], int]) -> Kernel:
     """Mark a function as a kernel."""
     return Kernel(function)
+
+
+def compile_helper(function: Callable[..., Any], n_params: int) -> None:
+    """Compile, or load from the cache, a helper that Python calls with int64 arguments."""
+    cast("Any", function).compile((types.int64,) * n_params)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,11 +26,13 @@ from engine.core.tensor import Shape, Tensor, contiguous_strides
 
 Argument = Place | np.generic
 PlaceOf = Callable[[Tensor], Place]
+P = TypeVar("P")
 
 TILE_ROWS = 4
 """TILE_ROWS of mul_mat.cl."""
 QUERIES = 8
 """QUERIES of flash_attn.cl."""
+MAX_INT = 2**31
 MIN_SET_ELEMS = 256
 """Elements that an item of SET_ROWS writes at least, so that one-element rows share an item."""
 
@@ -42,7 +44,8 @@ class Tuning:
     `group_items` items along dimension 0 form a work-group. `chunk_elems` of a row are one item of
     an elementwise kernel. `vec_rows` weight rows are one item of mul_mat_vec, which takes batches
     of up to `max_vec_columns`; larger ones go to mul_mat_tile with up to `tile_columns` an item.
-    `rope_heads` heads share the angles one item computes.
+    `rope_heads` heads share the angles one item computes. `build_options` choose between variants
+    inside the .cl files.
     """
 
     group_items: int
@@ -51,6 +54,7 @@ class Tuning:
     max_vec_columns: int
     tile_columns: int
     rope_heads: int
+    build_options: tuple[str, ...]
 
 
 CPU_TUNING = Tuning(
@@ -60,6 +64,7 @@ CPU_TUNING = Tuning(
     max_vec_columns=1,
     tile_columns=512,
     rope_heads=1 << 20,
+    build_options=("-DDEVICE_CPU",),
 )
 """Few fat items: a CPU device runs an item as a loop, and a group as a function call."""
 
@@ -70,6 +75,7 @@ GPU_TUNING = Tuning(
     max_vec_columns=1 << 20,
     tile_columns=4,
     rope_heads=1,
+    build_options=(),
 )
 """Many thin items; the tile kernel's scratch is meant for CPUs and not used."""
 
@@ -167,7 +173,7 @@ def _set_rows(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
         *_strides(node),
     )
     name = f"set_rows_{node.type.label}_{ids.type.label}"
-    return KernelCall(("set_rows", ""), name, args, (-(-rows.n_rows // rows_per_item), 1, 1))
+    return KernelCall(("set_rows", ""), name, args, (ceil_div(rows.n_rows, rows_per_item), 1, 1))
 
 
 def _rms_norm(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
@@ -212,7 +218,7 @@ def _rope(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
         *_strides(x, node),
         *_floats(*rope_factors(params)),
     )
-    return KernelCall(("rope", ""), "rope", args, (n_tokens, -(-x.ne[1] // heads), 1))
+    return KernelCall(("rope", ""), "rope", args, (n_tokens, ceil_div(x.ne[1], heads), 1))
 
 
 def rope_factors(params: RopeParams) -> tuple[float, float, float, float, float, float]:
@@ -246,10 +252,10 @@ def _mul_mat(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
     )
     program = ("mul_mat", weight.type.label)
     if n_columns <= tuning.max_vec_columns:
-        items = (-(-weight.ne[1] // tuning.vec_rows), n_columns, n_batches)
+        items = (ceil_div(weight.ne[1], tuning.vec_rows), n_columns, n_batches)
         return KernelCall(program, "mul_mat_vec", (*arguments, np.int32(tuning.vec_rows)), items)
     columns = min(tuning.tile_columns, n_columns)
-    items = (-(-weight.ne[1] // TILE_ROWS), -(-n_columns // columns), n_batches)
+    items = (ceil_div(weight.ne[1], TILE_ROWS), ceil_div(n_columns, columns), n_batches)
     return KernelCall(program, "mul_mat_tile", (*arguments, np.int32(columns)), items)
 
 
@@ -268,7 +274,7 @@ def _flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
         *_strides(q, k, v, mask, node),
         *_floats(scale, params.softcap),
     )
-    items = (-(-q.ne[1] // QUERIES), q.ne[2], q.ne[3])
+    items = (ceil_div(q.ne[1], QUERIES), q.ne[2], q.ne[3])
     return KernelCall(("flash_attn", k.type.label), "flash_attn", args, items)
 
 
@@ -293,7 +299,12 @@ ENCODERS: dict[Op, Callable[[Tensor, PlaceOf, Tuning], KernelCall]] = {
 """How each operation becomes a launch; rules.SUPPORTED has the same keys."""
 
 
-def _params[P](node: Tensor, kind: type[P]) -> P:
+def ceil_div(count: int, step: int) -> int:
+    """Steps needed to cover `count`."""
+    return -(-count // step)
+
+
+def _params(node: Tensor, kind: type[P]) -> P:
     assert isinstance(node.params, kind), node
     return node.params
 
@@ -325,8 +336,10 @@ def _strides(*tensors: Tensor) -> tuple[np.uint64, ...]:
 
 
 def _flat(*tensors: Tensor) -> bool:
-    """Whether the tensors can be walked as one long row."""
-    return all(t.is_contiguous and t.ne == tensors[0].ne for t in tensors)
+    """Whether the tensors can be walked as one long row, counted in an int."""
+    return tensors[0].n_elems < MAX_INT and all(
+        t.is_contiguous and t.ne == tensors[0].ne for t in tensors
+    )
 
 
 def _one_row(n_elems: int) -> Shape:
@@ -335,7 +348,7 @@ def _one_row(n_elems: int) -> Shape:
 
 def _chunks(ne: Shape, tuning: Tuning) -> tuple[int, int, int]:
     """Items of an elementwise kernel over `ne`."""
-    return (-(-ne[0] // tuning.chunk_elems), ne[1] * ne[2] * ne[3], 1)
+    return (ceil_div(ne[0], tuning.chunk_elems), ne[1] * ne[2] * ne[3], 1)
 
 
 def _common_shape(source: Tensor, target: Tensor) -> tuple[Shape, Shape, Shape]:
@@ -344,7 +357,8 @@ def _common_shape(source: Tensor, target: Tensor) -> tuple[Shape, Shape, Shape]:
     Elements correspond by their order. A gapless side takes the shape of the other; two gapless
     sides become one row.
     """
-    if source.is_contiguous and target.is_contiguous:
+    gapless = source.is_contiguous and target.is_contiguous
+    if gapless and source.n_elems < MAX_INT:
         row = _one_row(source.n_elems)
         return row, contiguous_strides(source.type, row), contiguous_strides(target.type, row)
     if source.ne == target.ne:
@@ -352,5 +366,3 @@ def _common_shape(source: Tensor, target: Tensor) -> tuple[Shape, Shape, Shape]:
     if target.is_contiguous:
         return source.ne, source.nb, contiguous_strides(target.type, source.ne)
     return target.ne, contiguous_strides(source.type, target.ne), target.nb
-
-

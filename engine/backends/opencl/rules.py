@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.core.devices import CUDA_MIN_BATCH, BufferTypeFacts, offload_batch
 from engine.core.ops import (
@@ -17,8 +17,12 @@ from engine.core.ops import (
     UnaryOp,
     UnaryParams,
 )
-from engine.core.tensor import Tensor
 from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.core.tensor import Tensor
 
 WEIGHT_TYPES = (
     TensorType.F32,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 HOST_PID = 1
 _FIRST_LANE_PID = 2
-_TRACKS_A_PROCESS = 1000
+_TRACKS_A_PROCESS = 1_000_000
 
 MARKS_TID = HOST_PID * _TRACKS_A_PROCESS
 """The host's track without slices, for what happened at one moment."""

@@ -3,7 +3,7 @@
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -64,6 +64,7 @@ def test_values_are_those_of_the_gguf_package_for_any_bytes(tensor_type: TensorT
 
 @pytest.mark.parametrize("tensor_type", BLOCK_TYPES, ids=IDS[3:])
 @given(hnp.arrays(np.float32, 64, elements=floats))
+@settings(max_examples=50, deadline=None)
 def test_bytes_of_awkward_values_are_those_of_the_gguf_package(
     tensor_type: TensorType, values: np.ndarray
 ):

@@ -1,10 +1,31 @@
-// Shared by every family: addressing, sums of vectors, rows of weights.
+// Shared by every family: addressing, vectors, sums.
 //
 // A tensor argument is a pair (buffer, offset in bytes); strides nb are bytes, ne and nb in ggml
-// order. Offsets are multiples of the element size only, so vectors are read by vload8. No vector
-// has more than 8 floats: PoCL 3.0 breaks on wider ones.
+// order. Offsets are multiples of the element size only. No vector has more than 8 floats: PoCL 3.0
+// breaks on wider ones.
+//
+// PoCL 3.0 calls its library for every vload8 and fma. CPU devices therefore read vectors through
+// types of lower alignment, and products are added with plain operators, which contract.
+
+#pragma OPENCL FP_CONTRACT ON
 
 #define AT(type, base, off) ((global type *)((base) + (off)))
+
+#if defined(DEVICE_CPU)
+typedef float8 loose_float8 __attribute__((aligned(4)));
+typedef ushort8 loose_ushort8 __attribute__((aligned(2)));
+typedef uchar8 loose_uchar8 __attribute__((aligned(1)));
+typedef char8 loose_char8 __attribute__((aligned(1)));
+#define READ8(space, p) (*(space const loose_float8 *)(p))
+#define WRITE8(space, v, p) (*(space loose_float8 *)(p) = (v))
+#define READ_UCHAR8(p) (*(global const loose_uchar8 *)(p))
+#define READ_CHAR8(p) (*(global const loose_char8 *)(p))
+#else
+#define READ8(space, p) vload8(0, (space const float *)(p))
+#define WRITE8(space, v, p) vstore8(v, 0, (space float *)(p))
+#define READ_UCHAR8(p) vload8(0, (global const uchar *)(p))
+#define READ_CHAR8(p) vload8(0, (global const char *)(p))
+#endif
 
 static float sum8(float8 v)
 {
@@ -20,12 +41,32 @@ static float max8(float8 v)
     return fmax(quarter_max.x, quarter_max.y);
 }
 
+// Finite half floats: weights and caches. The exponent is moved up and the value scaled, which holds
+// for small values too, but not for infinities.
+#if defined(DEVICE_CPU)
+static float8 finite8_f16(global const char *p)
+{
+    const uint8 bits = convert_uint8(*(global const loose_ushort8 *)p);
+    const float8 magnitude = as_float8((bits & 0x7fffu) << 13) * 0x1p112f;
+    return as_float8(as_uint8(magnitude) | ((bits & 0x8000u) << 16));
+}
+static float finite1_f16(global const char *p)
+{
+    const uint bits = *(global const ushort *)p;
+    const float magnitude = as_float((bits & 0x7fffu) << 13) * 0x1p112f;
+    return as_float(as_uint(magnitude) | ((bits & 0x8000u) << 16));
+}
+#else
+static float8 finite8_f16(global const char *p) { return vload_half8(0, (global const half *)p); }
+static float finite1_f16(global const char *p) { return vload_half(0, (global const half *)p); }
+#endif
+
 // Element access by type, so that one body serves f32 and f16.
 static float load1_f32(global const char *row, long i) { return AT(const float, row, i * 4)[0]; }
 static float load1_f16(global const char *row, long i) { return vload_half(i, (global const half *)row); }
-static float8 load8_f32(global const char *row, long i) { return vload8(0, AT(const float, row, i * 4)); }
+static float8 load8_f32(global const char *row, long i) { return READ8(global, row + i * 4); }
 static float8 load8_f16(global const char *row, long i) { return vload_half8(0, AT(const half, row, i * 2)); }
 static void store1_f32(float v, global char *row, long i) { AT(float, row, i * 4)[0] = v; }
 static void store1_f16(float v, global char *row, long i) { vstore_half_rte(v, i, (global half *)row); }
-static void store8_f32(float8 v, global char *row, long i) { vstore8(v, 0, AT(float, row, i * 4)); }
+static void store8_f32(float8 v, global char *row, long i) { WRITE8(global, v, row + i * 4); }
 static void store8_f16(float8 v, global char *row, long i) { vstore_half8_rte(v, 0, AT(half, row, i * 2)); }

@@ -9,9 +9,9 @@
 #define GROUP 8
 
 #if defined(KV_F16)
-#define load8_kv load8_f16
+#define load8_kv(row, i) finite8_f16((row) + (i) * 2L)
 #else
-#define load8_kv load8_f32
+#define load8_kv(row, i) load8_f32(row, i)
 #endif
 
 // Sums of eight vectors as one vector: pairs are added until one is left.
@@ -32,15 +32,15 @@ static float8 dots8(const float *query, const float *keys, int dk)
 {
     float8 a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
     for (int i = 0; i < dk; i += 8) {
-        const float8 q = vload8(0, query + i);
-        a = fma(q, vload8(0, keys + i), a);
-        b = fma(q, vload8(0, keys + dk + i), b);
-        c = fma(q, vload8(0, keys + 2 * dk + i), c);
-        d = fma(q, vload8(0, keys + 3 * dk + i), d);
-        e = fma(q, vload8(0, keys + 4 * dk + i), e);
-        f = fma(q, vload8(0, keys + 5 * dk + i), f);
-        g = fma(q, vload8(0, keys + 6 * dk + i), g);
-        h = fma(q, vload8(0, keys + 7 * dk + i), h);
+        const float8 q = READ8(private, query + i);
+        a += q * READ8(private, keys + i);
+        b += q * READ8(private, keys + dk + i);
+        c += q * READ8(private, keys + 2 * dk + i);
+        d += q * READ8(private, keys + 3 * dk + i);
+        e += q * READ8(private, keys + 4 * dk + i);
+        f += q * READ8(private, keys + 5 * dk + i);
+        g += q * READ8(private, keys + 6 * dk + i);
+        h += q * READ8(private, keys + 7 * dk + i);
     }
     return sums8(a, b, c, d, e, f, g, h);
 }
@@ -49,16 +49,16 @@ static float8 dots8(const float *query, const float *keys, int dk)
 static void add_values(float *out, float8 weights, float keep, const float *values, int dv)
 {
     for (int i = 0; i < dv; i += 8) {
-        float8 sum = vload8(0, out + i) * keep;
-        sum = fma((float8)weights.s0, vload8(0, values + i), sum);
-        sum = fma((float8)weights.s1, vload8(0, values + dv + i), sum);
-        sum = fma((float8)weights.s2, vload8(0, values + 2 * dv + i), sum);
-        sum = fma((float8)weights.s3, vload8(0, values + 3 * dv + i), sum);
-        sum = fma((float8)weights.s4, vload8(0, values + 4 * dv + i), sum);
-        sum = fma((float8)weights.s5, vload8(0, values + 5 * dv + i), sum);
-        sum = fma((float8)weights.s6, vload8(0, values + 6 * dv + i), sum);
-        sum = fma((float8)weights.s7, vload8(0, values + 7 * dv + i), sum);
-        vstore8(sum, 0, out + i);
+        float8 sum = READ8(private, out + i) * keep;
+        sum += weights.s0 * READ8(private, values + i);
+        sum += weights.s1 * READ8(private, values + dv + i);
+        sum += weights.s2 * READ8(private, values + 2 * dv + i);
+        sum += weights.s3 * READ8(private, values + 3 * dv + i);
+        sum += weights.s4 * READ8(private, values + 4 * dv + i);
+        sum += weights.s5 * READ8(private, values + 5 * dv + i);
+        sum += weights.s6 * READ8(private, values + 6 * dv + i);
+        sum += weights.s7 * READ8(private, values + 7 * dv + i);
+        WRITE8(private, sum, out + i);
     }
 }
 
@@ -68,7 +68,7 @@ static void unpack_group(
 {
     for (int r = 0; r < GROUP; r++) {
         global const char *row = rows + min(first + r, n_rows - 1) * nb1;
-        for (int i = 0; i < width; i += 8) vstore8(load8_kv(row, i), 0, out + r * width + i);
+        for (int i = 0; i < width; i += 8) WRITE8(private, load8_kv(row, i), out + r * width + i);
     }
 }
 
@@ -81,7 +81,7 @@ static float8 mask_group(global const char *mask, int has_mask, int first, int n
         const int inside = first + r < n_kv;
         values[r] = !inside ? -INFINITY : has_mask ? load1_f16(mask, first + r) : 0.0f;
     }
-    return vload8(0, values);
+    return READ8(private, values);
 }
 
 kernel void flash_attn(
@@ -109,8 +109,8 @@ kernel void flash_attn(
     float top[QUERIES], sum[QUERIES];
     for (int j = 0; j < count; j++) {
         global const char *query = q + (first_query + j) * q_nb1;
-        for (int i = 0; i < dk; i += 8) vstore8(load8_f32(query, i) * scale, 0, queries + j * dk + i);
-        for (int i = 0; i < dv; i += 8) vstore8((float8)0, 0, out + j * dv + i);
+        for (int i = 0; i < dk; i += 8) WRITE8(private, load8_f32(query, i) * scale, queries + j * dk + i);
+        for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + j * dv + i);
         top[j] = -INFINITY;
         sum[j] = 0;
     }
@@ -141,6 +141,6 @@ kernel void flash_attn(
     for (int j = 0; j < count; j++) {
         const float factor = sum[j] == 0.0f ? 0.0f : 1.0f / sum[j];
         global char *row = d + (first_query + j) * d_nb2;
-        for (int i = 0; i < dv; i += 8) store8_f32(vload8(0, out + j * dv + i) * factor, row, i);
+        for (int i = 0; i < dv; i += 8) store8_f32(READ8(private, out + j * dv + i) * factor, row, i);
     }
 }

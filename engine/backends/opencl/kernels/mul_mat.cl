@@ -17,30 +17,46 @@
     global const char *x = x_buf + x_off + i2 * x_nb2 + i3 * x_nb3; \
     global char *d = d_buf + d_off + i2 * d_nb2 + i3 * d_nb3;
 
-static float dot_row(global const char *row, global const char *column, int k)
+// The part of a dot product that is left after the whole blocks; plain types only.
+static float dot_rest(global const char *row, global const char *column, int begin, int k)
 {
-    float8 sum_a = 0, sum_b = 0, sum_c = 0, sum_d = 0;
-    int i = 0;
-    for (; i + 32 <= k; i += 32) {
-        sum_a = fma(weight8(row, i), load8_f32(column, i), sum_a);
-        sum_b = fma(weight8(row, i + 8), load8_f32(column, i + 8), sum_b);
-        sum_c = fma(weight8(row, i + 16), load8_f32(column, i + 16), sum_c);
-        sum_d = fma(weight8(row, i + 24), load8_f32(column, i + 24), sum_d);
-    }
-    for (; i + 8 <= k; i += 8) sum_a = fma(weight8(row, i), load8_f32(column, i), sum_a);
-    float sum = sum8((sum_a + sum_b) + (sum_c + sum_d));
-    for (; i < k; i++) sum = fma(weight1(row, i), load1_f32(column, i), sum);
+    float sum = 0;
+    for (int i = begin; i < k; i++) sum += weight1(row, i) * load1_f32(column, i);
     return sum;
 }
+
+#define VEC_ROWS 4
 
 kernel void mul_mat_vec(MATRICES, int rows_per_item)
 {
     SELECT_MATRICES
     const int begin = get_global_id(0) * rows_per_item;
     const int end = min(begin + rows_per_item, n_rows);
-    const long column = get_global_id(1);
-    for (int row = begin; row < end; row++)
-        store1_f32(dot_row(w + row * w_nb1, x + column * x_nb1, k), d + column * d_nb1, row);
+    global const char *column = x + get_global_id(1) * x_nb1;
+    global char *out = d + get_global_id(1) * d_nb1;
+    const uint n_blocks = k / 32;
+    for (int row = begin; row < end; row += VEC_ROWS) {
+        const int last = end - 1;
+        global const char *row0 = w + row * w_nb1;
+        global const char *row1 = w + min(row + 1, last) * w_nb1;
+        global const char *row2 = w + min(row + 2, last) * w_nb1;
+        global const char *row3 = w + min(row + 3, last) * w_nb1;
+        float8 sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+        for (uint i = 0; i < n_blocks; i++) {
+            global const float *part = (global const float *)column + i * 32;
+            const float8 x0 = READ8(global, part), x1 = READ8(global, part + 8);
+            const float8 x2 = READ8(global, part + 16), x3 = READ8(global, part + 24);
+            sum0 = add_block(sum0, row0, i, x0, x1, x2, x3);
+            sum1 = add_block(sum1, row1, i, x0, x1, x2, x3);
+            sum2 = add_block(sum2, row2, i, x0, x1, x2, x3);
+            sum3 = add_block(sum3, row3, i, x0, x1, x2, x3);
+        }
+        const int done = n_blocks * 32;
+        store1_f32(sum8(sum0) + dot_rest(row0, column, done, k), out, row);
+        if (row + 1 < end) store1_f32(sum8(sum1) + dot_rest(row1, column, done, k), out, row + 1);
+        if (row + 2 < end) store1_f32(sum8(sum2) + dot_rest(row2, column, done, k), out, row + 2);
+        if (row + 3 < end) store1_f32(sum8(sum3) + dot_rest(row3, column, done, k), out, row + 3);
+    }
 }
 
 #define TILE_ROWS 4
@@ -50,11 +66,11 @@ kernel void mul_mat_vec(MATRICES, int rows_per_item)
 #define EACH_COLUMN(DO, r) DO(r, 0) DO(r, 1) DO(r, 2) DO(r, 3)
 #define EACH_SUM(DO) EACH_COLUMN(DO, 0) EACH_COLUMN(DO, 1) EACH_COLUMN(DO, 2) EACH_COLUMN(DO, 3)
 #define ZERO_SUM(r, c) float8 sum_##r##c = 0;
-#define ADD_PRODUCT(r, c) sum_##r##c = fma(w##r, x##c, sum_##r##c);
+#define ADD_PRODUCT(r, c) sum_##r##c += w##r * x##c;
 
 #define FINISH_SUM(r, c) { \
     float sum = sum8(sum_##r##c); \
-    for (int i = whole; i < part_k; i++) sum = fma(rows[r * TILE_K + i], load1_f32(column_##c, i), sum); \
+    for (int i = whole; i < part_k; i++) sum += rows[r * TILE_K + i] * load1_f32(column_##c, i); \
     if (row0 + r < n_rows && column0 + c < column_end) { \
         global float *out = AT(float, d, (column0 + c) * d_nb1 + (row0 + r) * 4L); \
         *out = k0 == 0 ? sum : *out + sum; \
@@ -67,7 +83,7 @@ static void unpack_rows(
     for (int r = 0; r < TILE_ROWS; r++) {
         global const char *row = w + min(row0 + r, n_rows - 1) * w_nb1;
         int i = 0;
-        for (; i + 8 <= part_k; i += 8) vstore8(weight8(row, k0 + i), 0, rows + r * TILE_K + i);
+        for (; i + 8 <= part_k; i += 8) WRITE8(private, weight8(row, k0 + i), rows + r * TILE_K + i);
         for (; i < part_k; i++) rows[r * TILE_K + i] = weight1(row, k0 + i);
     }
 }
@@ -92,8 +108,10 @@ kernel void mul_mat_tile(MATRICES, int columns_per_item)
             global const char *column_3 = x + min(column0 + 3, last) * x_nb1 + k0 * 4L;
             EACH_SUM(ZERO_SUM)
             for (int i = 0; i < whole; i += 8) {
-                const float8 w0 = vload8(0, rows + i), w1 = vload8(0, rows + TILE_K + i);
-                const float8 w2 = vload8(0, rows + 2 * TILE_K + i), w3 = vload8(0, rows + 3 * TILE_K + i);
+                const float8 w0 = READ8(private, rows + i);
+                const float8 w1 = READ8(private, rows + TILE_K + i);
+                const float8 w2 = READ8(private, rows + 2 * TILE_K + i);
+                const float8 w3 = READ8(private, rows + 3 * TILE_K + i);
                 const float8 x0 = load8_f32(column_0, i), x1 = load8_f32(column_1, i);
                 const float8 x2 = load8_f32(column_2, i), x3 = load8_f32(column_3, i);
                 EACH_SUM(ADD_PRODUCT)

@@ -40,9 +40,9 @@ kernel void rope(
     int j = 0;
     for (; j + 8 <= n_pairs; j += 8) {
         float8 cosine;
-        const float8 sine = sincos(vload8(0, cosines + j), &cosine);
-        vstore8(sine * magnitude, 0, sines + j);
-        vstore8(cosine * magnitude, 0, cosines + j);
+        const float8 sine = sincos(READ8(private, cosines + j), &cosine);
+        WRITE8(private, sine * magnitude, sines + j);
+        WRITE8(private, cosine * magnitude, cosines + j);
     }
     for (; j < n_pairs; j++) {
         const float angle = cosines[j];

@@ -14,7 +14,7 @@ kernel void rms_norm(
     int i = 0;
     for (; i + 8 <= ne0; i += 8) {
         const float8 v = load8_f32(x, i);
-        squares = fma(v, v, squares);
+        squares += v * v;
     }
     float sum = sum8(squares);
     for (; i < ne0; i++) sum += load1_f32(x, i) * load1_f32(x, i);

@@ -1,0 +1,123 @@
+"""The CPU's command stream: a split is one walk over its op table on all threads."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
+from engine.backends.cpu import interpreter, layout
+from engine.backends.cpu.jit import compile_helper
+from engine.backends.cpu.kernels.catalog import KERNELS
+from engine.backends.cpu.table import Program, build_program
+from engine.backends.cpu.threads import ThreadPool
+from engine.errors import DeviceError, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.backend.interface import Device, Event, SplitGraph
+
+_HELPERS = (
+    (interpreter.lead, 2),
+    (interpreter.work, 4),
+    (interpreter.announce, 1),
+    (interpreter.claim_parked, 2),
+)
+"""What Python calls, with the number of its arguments."""
+
+
+class CpuBackend(Backend):
+    """Computes on `n_threads` threads of this process; graph_compute returns when it is done."""
+
+    def __init__(self, device: Device, n_threads: int) -> None:
+        self.name = "CPU"
+        self.device = device
+        self._stop_word = 0
+        self._pool = ThreadPool(n_threads)
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that compute, the caller's included."""
+        return self._pool.n_threads
+
+    def set_n_threads(self, n_threads: int) -> None:
+        """Compute on so many threads from the next split on."""
+        assert n_threads >= 1, n_threads
+        if n_threads == self._pool.n_threads:
+            return
+        self._pool.dispose()
+        self._pool = ThreadPool(n_threads)
+        self._pool.set_stop_word(self._stop_word)
+
+    def graph_compute(self, graph: SplitGraph) -> Event:
+        """Compute the nodes; the event carries the time of each."""
+        program = self._program_of(graph)
+        start_ns = time.monotonic_ns()
+        if program.n_rows:
+            self._run(graph, program)
+        end_ns = time.monotonic_ns()
+        return DoneEvent(Completion(start_ns, end_ns, _node_times(program)))
+
+    def set_stop_word(self, address: int) -> None:
+        """Address of an int64 that is looked at between operations."""
+        self._stop_word = address
+        self._pool.set_stop_word(address)
+
+    def prepare(self, on_progress: Callable[[int, int, str], None] | None = None) -> None:
+        """Compile or load every kernel of this processor's variant, and the interpreter."""
+        steps: list[tuple[str, Callable[[], object]]] = [
+            (name, kernel.address) for name, kernel in KERNELS.items()
+        ]
+        steps.append(("interpreter", _compile_interpreter))
+        for i_step, (name, compile_step) in enumerate(steps):
+            if on_progress is not None:
+                on_progress(i_step, len(steps), name)
+            compile_step()
+        if on_progress is not None:
+            on_progress(len(steps), len(steps), "")
+
+    def dispose(self) -> None:
+        """End the threads."""
+        self._pool.dispose()
+
+    def _program_of(self, graph: SplitGraph) -> Program:
+        program = graph.program
+        if not isinstance(program, Program) or program.n_threads != self.n_threads:
+            program = build_program(graph, self.n_threads)
+            graph.program = program
+        return program
+
+    def _run(self, graph: SplitGraph, program: Program) -> None:
+        table, ticks = int(program.table.ctypes.data), int(program.ticks.ctypes.data)
+        outcome = self._pool.run(table, program.n_rows, ticks)
+        if outcome == interpreter.BAD_STATUS:
+            raise self._failure(graph, program)
+        if outcome == interpreter.STOPPED:
+            raise Stopped
+
+    def _failure(self, graph: SplitGraph, program: Program) -> DeviceError:
+        status, i_row = self._pool.failure()
+        assert status == layout.STATUS_BAD_INDEX, status
+        node = graph.nodes[program.row_nodes[i_row]]
+        return DeviceError(
+            f"The CPU cannot compute {node.name}.",
+            f"{node.op_desc} was asked for a row that {node.src[0].name or 'its table'} "
+            "does not have.",
+            "The model file and its tokens do not belong together; check where both come from.",
+        )
+
+
+def _compile_interpreter() -> None:
+    for function, n_params in _HELPERS:
+        compile_helper(function, n_params)
+
+
+def _node_times(program: Program) -> NodeTimes:
+    """Rows to nodes; nodes without rows have start and end 0."""
+    has_rows = program.end_row > 0
+    start_ns = np.where(has_rows, program.ticks[program.first_row], 0)
+    end_ns = np.where(has_rows, program.ticks[program.end_row], 0)
+    return NodeTimes(start_ns, end_ns)

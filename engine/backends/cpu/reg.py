@@ -1,0 +1,117 @@
+"""The CPU backend's registration: one device, ordinary memory. Imports no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from engine.backend.host_buffer import HostBuffer, HostBufferType
+from engine.backend.interface import BackendReg, Device
+from engine.backends.cpu.rules import CpuRules
+from engine.backends.cpu.system import cpu_model, memory_bytes, physical_cores
+from engine.core.devices import (
+    BufferTypeFacts,
+    BufferUsage,
+    DeviceCaps,
+    DeviceFacts,
+    DeviceType,
+)
+
+if TYPE_CHECKING:
+    from engine.backend.interface import Backend, BufferType, Bytes
+
+_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
+
+
+def create() -> BackendReg:
+    """The CPU family."""
+    return CpuReg()
+
+
+class CpuReg(BackendReg):
+    """One device: the processor of this computer."""
+
+    name = "CPU"
+
+    def __init__(self) -> None:
+        self._devices = (CpuDevice(self),)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The processor."""
+        return self._devices
+
+    def get_proc_address(self, name: str) -> Callable[..., Any] | None:
+        """`ggml_backend_set_n_threads` and `ggml_backend_get_features`."""
+        functions: dict[str, Callable[..., Any]] = {
+            "ggml_backend_set_n_threads": _set_n_threads,
+            "ggml_backend_get_features": _get_features,
+        }
+        return functions.get(name)
+
+
+class CpuDevice(Device):
+    """The processor, with the computer's memory."""
+
+    def __init__(self, reg: BackendReg) -> None:
+        self.reg = reg
+        self._buffer_type = HostBufferType(_BUFT)
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """Facts of this moment."""
+        free, total = memory_bytes()
+        return DeviceFacts(
+            name="CPU",
+            description=_description(),
+            type=DeviceType.CPU,
+            reg="CPU",
+            buft=_BUFT,
+            rules=CpuRules(),
+            memory_free=free,
+            memory_total=total,
+            caps=DeviceCaps(buffer_from_host_ptr=True),
+            features=_features(),
+        )
+
+    def init_backend(self) -> Backend:
+        """A stream on as many threads as the processor has cores."""
+        # numba takes a moment to import and is not needed to plan.
+        from engine.backends.cpu.backend import CpuBackend
+
+        return CpuBackend(self, physical_cores())
+
+    def buffer_type(self) -> BufferType:
+        """Ordinary memory."""
+        return self._buffer_type
+
+    def buffer_from_host_ptr(self, memory: Bytes, name: str) -> HostBuffer:
+        """A mapped file as a buffer; nothing is copied."""
+        facts = BufferTypeFacts(name, alignment=_BUFT.alignment, is_host=True)
+        return HostBuffer(facts, memory, BufferUsage.ANY)
+
+
+@cache
+def _description() -> str:
+    return cpu_model()
+
+
+@cache
+def _features() -> frozenset[str]:
+    # llvmlite alone, without numba; still too slow for the start of the program.
+    from engine.backends.cpu.features import ggml_features
+
+    return ggml_features()
+
+
+def _set_n_threads(backend: Backend, n_threads: int) -> None:
+    """Compute on so many threads from the next split on."""
+    from engine.backends.cpu.backend import CpuBackend
+
+    assert isinstance(backend, CpuBackend), backend
+    backend.set_n_threads(n_threads)
+
+
+def _get_features() -> dict[str, str]:
+    """Feature to "1", for those the processor has."""
+    return dict.fromkeys(sorted(_features()), "1")

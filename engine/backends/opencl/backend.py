@@ -1,0 +1,192 @@
+"""OpenClBackend: one in-order queue that computes splits."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyopencl as cl
+
+from engine.backend.interface import (
+    Backend,
+    Bytes,
+    Completion,
+    DoneEvent,
+    Event,
+    Place,
+    SplitGraph,
+)
+from engine.backends.opencl.buffer import OpenClBuffer
+from engine.backends.opencl.encode import KernelCall, ceil_div, encode
+from engine.backends.opencl.errors import driver_errors
+from engine.backends.opencl.events import CommandEvent, StreamEvent
+from engine.core.ops import EMPTY_OPS
+from engine.errors import Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.backends.opencl.device import OpenClDevice
+
+PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+
+
+class Launch(NamedTuple):
+    """A kernel with its arguments bound; `global_size` counts items, whole groups."""
+
+    kernel: cl.Kernel
+    global_size: tuple[int, int, int]
+    local_size: tuple[int, int, int]
+
+
+class OpenClBackend(Backend):
+    """One in-order queue with profiling. Nothing blocks but `synchronize` and a full driver."""
+
+    def __init__(self, device: OpenClDevice) -> None:
+        self.name = device.name
+        self.device: OpenClDevice = device
+        self._queue = cl.CommandQueue(device.context, device.handle, properties=PROFILING)
+        self._unfinished: deque[CommandEvent] = deque()
+        self._stop_word: ctypes.c_int64 | None = None
+
+    def graph_compute(self, graph: SplitGraph) -> Event:
+        """Queue every node that computes; the event spans the first start to the last end."""
+        if self._stop_word is not None and self._stop_word.value:
+            raise Stopped
+        if graph.program is None:
+            graph.program = self._compile(graph)
+        launches: tuple[Launch, ...] = graph.program
+        if not launches:
+            now_ns = time.monotonic_ns()
+            return DoneEvent(Completion(now_ns, now_ns))
+        with driver_errors(self.name, f"compute split {graph.uid}"):
+            commands = self._enqueue(launches)
+            self._queue.flush()
+        return self._track(*commands)
+
+    def synchronize(self) -> None:
+        """Block until the queue is empty; every completion has been told when this returns."""
+        with driver_errors(self.name, "finish its work"):
+            self._queue.finish()
+        while self._unfinished:
+            self._unfinished.popleft().fire()
+        self.device.clock.refresh()
+
+    def set_tensor_async(self, place: Place, data: Bytes) -> Event:
+        """Queue a write; `data` is kept alive until it is done, and must not change before."""
+        target = _own(place)
+        with driver_errors(self.name, "take data"):
+            command = cl.enqueue_copy(
+                self._queue, target.memory, data, dst_offset=place.offset, is_blocking=False
+            )
+        return self._track(command, command)
+
+    def get_tensor_async(self, place: Place, out: Bytes) -> Event:
+        """Queue a read into `out`."""
+        source = _own(place)
+        with driver_errors(self.name, "give data back"):
+            command = cl.enqueue_copy(
+                self._queue, out, source.memory, src_offset=place.offset, is_blocking=False
+            )
+        return self._track(command, command)
+
+    def cpy_tensor_async(
+        self, source_backend: Backend, source: Place, target: Place, n_bytes: int
+    ) -> Event | None:
+        """Queue a copy between devices of one context, after all that is queued on the source."""
+        origin, own = source.buffer, target.buffer
+        if not isinstance(source_backend, OpenClBackend) or not isinstance(origin, OpenClBuffer):
+            return None
+        if not isinstance(own, OpenClBuffer) or origin.context != own.context:
+            return None
+        with driver_errors(self.name, "copy data"):
+            command = cl.enqueue_copy(
+                self._queue,
+                own.memory,
+                origin.memory,
+                byte_count=n_bytes,
+                src_offset=source.offset,
+                dst_offset=target.offset,
+                wait_for=source_backend.barrier_for(self),
+            )
+            self._queue.flush()
+        return self._track(command, command)
+
+    def barrier_for(self, other: OpenClBackend) -> list[cl.Event]:
+        """What `other` has to wait for to come after this stream's work; nothing for itself."""
+        if other is self:
+            return []
+        marker = cl.enqueue_marker(self._queue)
+        self._queue.flush()
+        return [marker]
+
+    def event_record(self, event: Event) -> None:
+        """Let `event` stand for everything queued so far."""
+        assert isinstance(event, StreamEvent), event
+        with driver_errors(self.name, "mark its queue"):
+            marker = cl.enqueue_marker(self._queue)
+            self._queue.flush()
+        event.record(self._track(marker, marker))
+
+    def event_wait(self, event: Event) -> None:
+        """Hold later work of this queue until `event`; other backends' events hold the host."""
+        recorded = event.recorded if isinstance(event, StreamEvent) else None
+        if recorded is None or recorded.context != self.device.context:
+            event.synchronize()
+            return
+        with driver_errors(self.name, "wait for an event"):
+            cl.enqueue_barrier(self._queue, wait_for=[recorded.last])
+
+    def set_stop_word(self, address: int) -> None:
+        """Look at the int64 at `address` before each split."""
+        self._stop_word = ctypes.c_int64.from_address(address)
+
+    def prepare(self, on_progress: Callable[[int, int, str], None] | None = None) -> None:
+        """Build every program and run every kernel once on a few elements."""
+        from engine.backends.opencl.warmup import warm_up
+
+        warm_up(self, on_progress)
+
+    def dispose(self) -> None:
+        """Finish the queue; buffers and programs stay with the device."""
+        self.synchronize()
+
+    def _compile(self, graph: SplitGraph) -> tuple[Launch, ...]:
+        nodes = (n for n in graph.nodes if n.op not in EMPTY_OPS and n.n_elems > 0)
+        with driver_errors(self.name, "prepare its kernels"):
+            return tuple(
+                self._bind(encode(node, graph.place_of, self.device.tuning)) for node in nodes
+            )
+
+    def _bind(self, call: KernelCall) -> Launch:
+        """A kernel object of its own for the call, so that arguments are set once."""
+        kernel = self.device.programs.kernel(call.program, call.kernel)
+        types = [None if isinstance(a, Place) else a.dtype for a in call.args]
+        kernel.set_scalar_arg_dtypes(types)
+        kernel.set_args(*(_own(a).memory if isinstance(a, Place) else a for a in call.args))
+        group = self.device.tuning.group_items
+        items = ceil_div(call.items[0], group) * group
+        return Launch(kernel, (items, call.items[1], call.items[2]), (group, 1, 1))
+
+    def _enqueue(self, launches: tuple[Launch, ...]) -> tuple[cl.Event, cl.Event]:
+        """Queue the launches; the first and the last command."""
+        queue, enqueue = self._queue, cl.enqueue_nd_range_kernel
+        first = last = enqueue(queue, *launches[0])
+        for kernel, global_size, local_size in launches[1:]:
+            last = enqueue(queue, kernel, global_size, local_size)
+        return first, last
+
+    def _track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
+        """The commands as an event, kept alive until they are done."""
+        while self._unfinished and self._unfinished[0].is_done:
+            self._unfinished.popleft().fire()
+        event = CommandEvent(first, last, self.device.clock, self.name)
+        self._unfinished.append(event)
+        return event
+
+
+def _own(place: Place) -> OpenClBuffer:
+    assert isinstance(place.buffer, OpenClBuffer), place.buffer
+    return place.buffer

@@ -1,0 +1,118 @@
+"""Device memory. Blocking transfers go through the device's transfer queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyopencl as cl
+
+from engine.backend.interface import Buffer, BufferType
+from engine.backends.opencl.errors import driver_errors
+from engine.backends.opencl.events import CommandEvent
+from engine.core.devices import BufferTypeFacts, BufferUsage
+from engine.errors import DeviceError
+
+if TYPE_CHECKING:
+    from engine.backend.interface import Bytes, Event, Place
+    from engine.backends.opencl.device import OpenClDevice
+
+MIN_BYTES = 128
+"""OpenCL has no empty buffers; an empty one of ours takes this much."""
+
+
+class OpenClBuffer(Buffer):
+    """Memory on one device. Kernels take `memory` and an offset."""
+
+    def __init__(
+        self, device: OpenClDevice, memory: cl.Buffer, size: int, usage: BufferUsage
+    ) -> None:
+        super().__init__(device.buft_facts, size, usage)
+        self._device = device
+        self._memory: cl.Buffer | None = memory
+
+    @property
+    def memory(self) -> cl.Buffer:
+        """The OpenCL object."""
+        assert self._memory is not None, "the buffer was released"
+        return self._memory
+
+    @property
+    def context(self) -> cl.Context:
+        """The context it belongs to; copies inside one need no host."""
+        return self._device.context
+
+    def set_tensor(self, offset: int, data: Bytes) -> Event:
+        """Write `data` at `offset`; blocking."""
+        with driver_errors(self._device.name, "take data"):
+            return self._done(
+                cl.enqueue_copy(self._device.transfer_queue, self.memory, data, dst_offset=offset)
+            )
+
+    def get_tensor(self, offset: int, out: Bytes) -> Event:
+        """Fill `out` from `offset`; blocking."""
+        with driver_errors(self._device.name, "give data back"):
+            return self._done(
+                cl.enqueue_copy(self._device.transfer_queue, out, self.memory, src_offset=offset)
+            )
+
+    def cpy_tensor(self, offset: int, source: Place, n_bytes: int) -> Event | None:
+        """Copy from a buffer of the same context; blocking. None for any other buffer."""
+        origin = source.buffer
+        if not isinstance(origin, OpenClBuffer) or origin.context != self.context:
+            return None
+        with driver_errors(self._device.name, "copy data"):
+            command = cl.enqueue_copy(
+                self._device.transfer_queue,
+                self.memory,
+                origin.memory,
+                byte_count=n_bytes,
+                src_offset=source.offset,
+                dst_offset=offset,
+            )
+            command.wait()
+            return self._done(command)
+
+    def clear(self, value: int) -> None:
+        """Set every byte to `value`; blocking."""
+        if self.size == 0:
+            return
+        with driver_errors(self._device.name, "clear memory"):
+            queue = self._device.transfer_queue
+            pattern = np.array([value], np.uint8)
+            cl.enqueue_fill_buffer(queue, self.memory, pattern, 0, self.size).wait()
+
+    def release(self) -> None:
+        """Give the memory back to the driver now."""
+        if self._memory is not None:
+            self._memory.release()
+            self._memory = None
+            self._device.note_released(self.size)
+
+    def _done(self, command: cl.Event) -> Event:
+        return CommandEvent(command, command, self._device.clock, self._device.name)
+
+
+class OpenClBufferType(BufferType):
+    """The memory of one device."""
+
+    def __init__(self, device: OpenClDevice, facts: BufferTypeFacts) -> None:
+        self.facts = facts
+        self._device = device
+
+    def alloc_buffer(self, size: int, usage: BufferUsage = BufferUsage.ANY) -> OpenClBuffer:
+        """A buffer of `size` bytes.
+
+        Raises: DeviceError when it is larger than the device allows or than what is free.
+        """
+        largest = self.facts.max_bytes
+        if largest is not None and size > largest:
+            raise DeviceError(
+                f"{self._device.name} allows buffers of up to {largest:,} bytes, not {size:,}.",
+                hint="Place fewer layers on it, or choose a smaller context.",
+            )
+        with driver_errors(self._device.name, f"allocate {size:,} bytes"):
+            flags = cl.mem_flags.READ_WRITE
+            memory = cl.Buffer(self._device.context, flags, max(size, MIN_BYTES))
+        self._device.note_allocated(size)
+        return OpenClBuffer(self._device, memory, size, usage)

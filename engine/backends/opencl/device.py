@@ -1,0 +1,130 @@
+"""OpenClDevice: one device with its context, its facts of the moment and what it holds."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyopencl as cl
+
+from engine.backend.interface import Device
+from engine.backends.opencl.buffer import OpenClBufferType
+from engine.backends.opencl.clock import DeviceClock, Reading, detect_clock
+from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING, Tuning
+from engine.backends.opencl.events import END, StreamEvent, command_ns
+from engine.backends.opencl.programs import Programs
+from engine.backends.opencl.rules import OpenClRules
+from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceFacts, DeviceType
+
+if TYPE_CHECKING:
+    from engine.backend.interface import BackendReg
+    from engine.backends.opencl.backend import OpenClBackend
+    from engine.backends.opencl.discovery import FoundDevice
+
+ALIGNMENT = 128
+SOFTWARE = "software, shares host memory"
+PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+
+
+class OpenClDevice(Device):
+    """A device of a platform; devices of one platform share `context`."""
+
+    def __init__(
+        self,
+        reg: BackendReg,
+        name: str,
+        found: FoundDevice,
+        context: cl.Context,
+        *,
+        offload_min_batch: int,
+    ) -> None:
+        self.reg = reg
+        self.name = name
+        self.context = context
+        self.handle: cl.Device = found.handle
+        self.tuning: Tuning = CPU_TUNING if found.is_cpu else GPU_TUNING
+        self.programs = Programs(context, found.handle, name, self.tuning.build_options)
+        self.transfer_queue = cl.CommandQueue(context, found.handle, properties=PROFILING)
+        self.clock: DeviceClock = detect_clock(self._read_clock)
+        self._held_bytes = 0
+        self._facts = _describe(reg.name, name, found, OpenClRules(name, offload_min_batch))
+        self._buffer_type = OpenClBufferType(self, self._facts.buft)
+
+    @property
+    def facts(self) -> DeviceFacts:
+        """Facts of this moment; free memory is an estimate, since OpenCL reports none."""
+        free = self._facts.memory_total - self._held_bytes
+        if self._facts.software:
+            free = min(free, available_memory_bytes(default=free))
+        return replace(self._facts, memory_free=max(0, free))
+
+    @property
+    def buft_facts(self) -> BufferTypeFacts:
+        """The facts of its own memory."""
+        return self._facts.buft
+
+    def init_backend(self) -> OpenClBackend:
+        """A new in-order queue."""
+        from engine.backends.opencl.backend import OpenClBackend
+
+        return OpenClBackend(self)
+
+    def buffer_type(self) -> OpenClBufferType:
+        """The device's own memory."""
+        return self._buffer_type
+
+    def event_new(self) -> StreamEvent:
+        """An event for `event_record`."""
+        return StreamEvent()
+
+    def note_allocated(self, n_bytes: int) -> None:
+        """Count memory that a buffer took."""
+        self._held_bytes += n_bytes
+
+    def note_released(self, n_bytes: int) -> None:
+        """Count memory that a buffer gave back."""
+        self._held_bytes -= n_bytes
+
+    def _read_clock(self) -> Reading:
+        """When a marker passed the device, between two readings of the host's clock."""
+        before_ns = time.monotonic_ns()
+        marker = cl.enqueue_marker(self.transfer_queue)
+        marker.wait()
+        after_ns = time.monotonic_ns()
+        return before_ns, command_ns(marker, END), after_ns
+
+
+def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) -> DeviceFacts:
+    handle = found.handle
+    buft = BufferTypeFacts(
+        name,
+        alignment=max(ALIGNMENT, handle.mem_base_addr_align // 8),
+        max_bytes=handle.max_mem_alloc_size,
+        is_host=False,
+    )
+    return DeviceFacts(
+        name=name,
+        description=found.description,
+        type=DeviceType.GPU,
+        reg=reg_name,
+        buft=buft,
+        rules=rules,
+        memory_total=handle.global_mem_size,
+        caps=DeviceCaps(asynchronous=True, events=True, mmap_support=True),
+        software=SOFTWARE if found.is_cpu else "",
+        copies_async=True,
+    )
+
+
+def available_memory_bytes(*, default: int, meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Memory that programs can still get, as Linux estimates it; `default` on other systems."""
+    try:
+        text = meminfo.read_text("ascii")
+    except OSError:
+        return default
+    for line in text.splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return default

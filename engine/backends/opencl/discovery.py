@@ -1,0 +1,125 @@
+"""Platforms and devices: what there is, what is left out, and why."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from engine.core.devices import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+REG_NAME = "OpenCL"
+NO_PLATFORM = "no OpenCL platform found"
+NO_PLATFORM_HINT = (
+    "Install a driver of the graphics card, or a software driver: apt install pocl-opencl-icd, "
+    "or pip install 'splitscope[pocl]'."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDevice:
+    """A device as its platform describes it. `version_text` is CL_PLATFORM_VERSION."""
+
+    platform: str
+    version_text: str
+    device_name: str
+    is_cpu: bool
+    handle: Any = field(default=None, compare=False, repr=False)
+
+    @property
+    def driver(self) -> str:
+        """The driver's short name, such as "PoCL 3.1"."""
+        match = re.match(r"OpenCL \d+\.\d+\s+(PoCL \d+\.\d+)", self.version_text)
+        return match.group(1) if match else self.platform
+
+    @property
+    def description(self) -> str:
+        """Driver and hardware for people, such as "PoCL 3.1, Intel Xeon"."""
+        return f"{self.driver}, {hardware_name(self.device_name)}"
+
+
+def platform_rank(version_text: str) -> tuple[int, ...]:
+    """The numbers of a platform version: OpenCL's, then the driver's; larger is newer."""
+    return tuple(int(number) for number in re.findall(r"\d+", version_text)[:4])
+
+
+def hardware_name(device_name: str) -> str:
+    """A device's name without PoCL's driver and target in front and without marks."""
+    name = re.sub(r"^(?:pthread|basic|cpu)(?:-[a-z0-9_]+(?:-avx512)?)?-(?=[A-Z])", "", device_name)
+    return " ".join(re.sub(r"\((?:R|TM|r|tm)\)", "", name).split())
+
+
+def select(
+    found: Iterable[FoundDevice], check: Callable[[FoundDevice], str]
+) -> tuple[tuple[FoundDevice, ...], tuple[Unavailable, ...]]:
+    """Devices to use, newest platform first, and those left out with the reason.
+
+    A CPU that a newer platform already offers is hidden and not even checked, since old software
+    drivers can end the process. `check` gives the reason why a device is unusable, or "".
+    """
+    usable: list[FoundDevice] = []
+    left_out: list[Unavailable] = []
+    ordered = sorted(found, key=lambda d: platform_rank(d.version_text), reverse=True)
+    for device in ordered:
+        twin = _same_cpu(device, usable)
+        if twin is not None:
+            reason = f"the same CPU through {device.driver}"
+            left_out.append(Unavailable(device.description, reason, hidden=True))
+            continue
+        problem = check(device)
+        if problem:
+            left_out.append(Unavailable(device.description, problem))
+        else:
+            usable.append(device)
+    return tuple(usable), tuple(left_out)
+
+
+def _same_cpu(device: FoundDevice, usable: Iterable[FoundDevice]) -> FoundDevice | None:
+    """A usable CPU device of another platform, which must be the same CPU."""
+    if not device.is_cpu:
+        return None
+    others = (u for u in usable if u.is_cpu and u.version_text != device.version_text)
+    return next(others, None)
+
+
+def find_devices() -> tuple[FoundDevice, ...]:
+    """Every device that can build programs, in the drivers' order; none without a platform.
+
+    Raises: ImportError when pyopencl is missing.
+    """
+    import pyopencl as cl
+
+    return tuple(
+        FoundDevice(
+            platform.name.strip(),
+            platform.version.strip(),
+            handle.name.strip(),
+            bool(handle.type & cl.device_type.CPU),
+            handle,
+        )
+        for platform in _platforms(cl)
+        for handle in _devices(cl, platform)
+        if handle.compiler_available
+    )
+
+
+def _platforms(cl: Any) -> list[Any]:
+    try:
+        return list(cl.get_platforms())
+    except cl.LogicError as error:
+        if error.code == cl.status_code.PLATFORM_NOT_FOUND_KHR:
+            return []
+        raise
+
+
+def _devices(cl: Any, platform: Any) -> list[Any]:
+    kinds = cl.device_type.GPU | cl.device_type.CPU | cl.device_type.ACCELERATOR
+    try:
+        return list(platform.get_devices(kinds))
+    except (cl.LogicError, cl.RuntimeError) as error:
+        if error.code == cl.status_code.DEVICE_NOT_FOUND:
+            return []
+        raise

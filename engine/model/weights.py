@@ -1,0 +1,179 @@
+"""The weights of a model as tensors with a home."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.backend.alloc import aligned
+from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
+from engine.core.ops import Op
+from engine.core.tensor import Tensor
+from engine.errors import ModelError
+from engine.model.placement import MemorySpot, ModelPlacement, choose_spot, mapped
+
+if TYPE_CHECKING:
+    from engine.gguf.reader import GgufFile, TensorInfo
+
+TIED_OUTPUT = "output.weight"
+TOKEN_EMBEDDING = "token_embd.weight"  # noqa: S105 - a tensor's name
+
+
+class LayerClass(enum.Enum):
+    """Which layer's device a weight follows."""
+
+    INPUT = enum.auto()
+    REPEATING = enum.auto()
+    OUTPUT = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class WeightKind:
+    """One kind of weight: the pattern of its name, its layer class, the operation that uses it."""
+
+    pattern: str
+    layer_class: LayerClass
+    op: Op
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weight:
+    """A weight that is planned: its tensor, its line in the file, and where it goes."""
+
+    role: str
+    tensor: Tensor
+    info: TensorInfo
+    device: DeviceFacts
+    buft: BufferTypeFacts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightBuffer:
+    """All weights of one buffer type: bytes of the buffer, or the mapped span of the file."""
+
+    device: DeviceFacts
+    buft: BufferTypeFacts
+    is_mapped: bool
+    weights: tuple[Weight, ...]
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WeightSet:
+    """The weights of a model; `tensors` maps what a graph asks for, such as `output.weight`."""
+
+    tensors: Mapping[str, Tensor]
+    buffers: tuple[WeightBuffer, ...]
+
+
+def plan_weights(
+    file: GgufFile, kinds: Sequence[WeightKind], placement: ModelPlacement, *, n_layer: int
+) -> WeightSet:
+    """Give every weight of the architecture a buffer type; ModelError when one is missing."""
+    planner = _WeightPlanner(file, placement)
+    for kind in kinds:
+        if kind.layer_class is not LayerClass.REPEATING:
+            planner.add(kind, kind.pattern, -1)
+    for il in range(n_layer):
+        for kind in kinds:
+            if kind.layer_class is LayerClass.REPEATING:
+                planner.add(kind, kind.pattern.format(il=il), il)
+    return planner.finish()
+
+
+class _WeightPlanner:
+    def __init__(self, file: GgufFile, placement: ModelPlacement) -> None:
+        self._file = file
+        self._placement = placement
+        self._weights: list[Weight] = []
+        self._tensors: dict[str, Tensor] = {}
+        self._known_spots: dict[object, MemorySpot] = {}
+        self._facts: dict[BufferTypeFacts, BufferFacts] = {}
+
+    def add(self, kind: WeightKind, name: str, il: int) -> None:
+        source = name
+        if name not in self._file:
+            if name == TIED_OUTPUT and TOKEN_EMBEDDING in self._file:
+                source = TOKEN_EMBEDDING
+            elif kind.required:
+                raise ModelError(
+                    f"The model has no tensor {name}.",
+                    "Its architecture needs one.",
+                    "Convert the model again, or download another copy.",
+                )
+            else:
+                return
+        info = self._file.tensor(source)
+        spot = self._spot(kind, info, il)
+        known = self._tensors.get(source)
+        if source != name and known is not None and self._is_same_home(known, spot):
+            self._tensors[name] = known
+            return
+        tensor = Tensor(info.type, info.ne, name=source, buffer=self._buffer_facts(spot))
+        self._tensors[name] = tensor
+        self._weights.append(Weight(name, tensor, info, spot.device, spot.buft))
+
+    def _spot(self, kind: WeightKind, info: TensorInfo, il: int) -> MemorySpot:
+        placement = self._placement
+        if kind.layer_class is LayerClass.INPUT:
+            device, spots = placement.cpu, placement.cpu_spots
+        else:
+            device = placement.layer_devices[il]
+            spots = _spots_of(placement, device)
+        key = (kind.op, info.type, info.ne, kind.layer_class, device.name)
+        if key not in self._known_spots:
+            tensor = Tensor(info.type, info.ne, name=info.name)
+            self._known_spots[key] = choose_spot(spots(), tensor, kind.op, placement)
+        return self._known_spots[key]
+
+    def _is_mapped(self, spot: MemorySpot) -> bool:
+        caps = spot.device.caps
+        default = spot.buft == spot.device.buft
+        return self._placement.use_mmap and caps.buffer_from_host_ptr and default
+
+    def _home_type(self, spot: MemorySpot) -> BufferTypeFacts:
+        is_cpu = spot.device.type is DeviceType.CPU
+        return mapped(spot.buft) if is_cpu and self._is_mapped(spot) else spot.buft
+
+    def _buffer_facts(self, spot: MemorySpot) -> BufferFacts:
+        buft = self._home_type(spot)
+        return self._facts.setdefault(buft, BufferFacts(buft, BufferUsage.WEIGHTS, "weights"))
+
+    def _is_same_home(self, tensor: Tensor, spot: MemorySpot) -> bool:
+        return tensor.buffer is not None and tensor.buffer.buft == self._home_type(spot)
+
+    def finish(self) -> WeightSet:
+        by_type: dict[BufferTypeFacts, list[Weight]] = {}
+        for weight in self._weights:
+            assert weight.tensor.buffer is not None
+            by_type.setdefault(weight.tensor.buffer.buft, []).append(weight)
+        buffers = [
+            _buffer_of(buft, weights)
+            for buft, weights in sorted(by_type.items(), key=lambda item: item[0].name)
+        ]
+        return WeightSet(self._tensors, tuple(buffers))
+
+
+def _spots_of(placement: ModelPlacement, device: DeviceFacts) -> Callable[[], list[MemorySpot]]:
+    return lambda: placement.device_spots(device)
+
+
+def _buffer_of(buft: BufferTypeFacts, weights: list[Weight]) -> WeightBuffer:
+    first = weights[0]
+    is_mapped = buft != first.buft
+    if is_mapped:
+        start = min(weight.info.offset for weight in weights)
+        n_bytes = max(weight.info.end for weight in weights) - start
+    else:
+        n_bytes = sum(aligned(buft.alloc_bytes(w.tensor), buft.alignment) for w in weights)
+    return WeightBuffer(first.device, buft, is_mapped, tuple(weights), n_bytes)
+
+
+def layer_of_name(name: str) -> int:
+    """The layer in a weight's name, -1 for none."""
+    found = re.match(r"blk\.(\d+)\.", name)
+    return int(found.group(1)) if found else -1

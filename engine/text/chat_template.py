@@ -1,0 +1,136 @@
+"""Messages to one prompt, by the template that came with the model."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from jinja2 import TemplateError, TemplateSyntaxError
+
+from engine.errors import TextError
+from engine.text.template_limits import LimitedEnvironment, OverLimitError, TemplateLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+TEMPLATE_KEY = "tokenizer.chat_template"
+
+_HINT = "Send the prompt as plain text, without the chat template."
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """One message; `role` is "system", "user" or "assistant" for most templates."""
+
+    role: str
+    content: str
+
+
+def has_template(metadata: Mapping[str, object]) -> bool:
+    """Whether a GGUF file's keys hold a chat template."""
+    return bool(metadata.get(TEMPLATE_KEY))
+
+
+def template_of(metadata: Mapping[str, object]) -> str:
+    """The chat template in a GGUF file's keys.
+
+    Raises:
+        TextError: there is none.
+    """
+    if not has_template(metadata):
+        raise TextError("This model has no chat template.", "It continues text only.", _HINT)
+    return str(metadata[TEMPLATE_KEY])
+
+
+def render_chat(
+    template: str,
+    messages: Sequence[ChatMessage],
+    *,
+    add_generation_prompt: bool,
+    bos_token: str = "",
+    eos_token: str = "",
+    tools: Sequence[Mapping[str, object]] | None = None,
+    now: dt.datetime | None = None,
+    limits: TemplateLimits | None = None,
+) -> str:
+    """The prompt for `messages`; tokenize it with parse_special and without add_special.
+
+    `bos_token` and `eos_token` are token texts. `now` is what the template takes for the time
+    (optional, the clock's). What a template may do is said in `template_limits`.
+
+    Raises:
+        TextError: the template is broken (with its line), refuses the messages or does too much.
+    """
+    moment = dt.datetime.now().astimezone() if now is None else now
+    try:
+        environment = LimitedEnvironment(limits or TemplateLimits())
+        return environment.from_string(template).render(
+            messages=[{"role": message.role, "content": message.content} for message in messages],
+            add_generation_prompt=add_generation_prompt,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            tools=None if tools is None else [dict(tool) for tool in tools],
+            documents=None,
+            raise_exception=_refuse,
+            strftime_now=lambda form: moment.strftime(str(form)[:100]),
+        )
+    except _RefusalError as error:
+        raise TextError(
+            "The model's chat template does not take these messages.", f"It says: {error}", _HINT
+        ) from error
+    except OverLimitError as error:
+        raise TextError(
+            "The model's chat template was stopped.", f"{_place(error)}: {error}.", _HINT
+        ) from error
+    except _TEMPLATE_FAULTS as error:
+        raise TextError(
+            "The model's chat template is broken.", f"{_place(error)}: {_reason(error)}.", _HINT
+        ) from error
+
+
+class _RefusalError(Exception):
+    """What `raise_exception` in a template raises."""
+
+
+_TEMPLATE_FAULTS = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What a template's own mistakes come out as: jinja2 passes Python's errors on."""
+
+
+def _refuse(message: object) -> NoReturn:
+    raise _RefusalError(str(message)[:1000])
+
+
+def _place(error: BaseException) -> str:
+    """Where in the template: the innermost line that the error passed through, as words."""
+    if isinstance(error, TemplateSyntaxError):
+        return f"Line {error.lineno}"
+    line = _template_line(error.__traceback__)
+    return "The template" if line is None else f"Line {line}"
+
+
+def _template_line(traceback: TracebackType | None) -> int | None:
+    line = None
+    while traceback is not None:
+        # jinja2 rewrites the traceback: its frames carry the template's own lines.
+        if traceback.tb_frame.f_code.co_filename == "<template>":
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "it calls itself without end"
+    return (str(error) or type(error).__name__).rstrip(".")

@@ -1,0 +1,31 @@
+"""Fixtures of the CPU backend's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from engine.backends.cpu import table
+from engine.backends.cpu.backend import CpuBackend
+from engine.backends.cpu.reg import create
+from tests.engine.backends.cpu.cpu_split import CpuSplit
+
+if TYPE_CHECKING:
+    from _pytest.fixtures import SubRequest
+
+
+@pytest.fixture(params=[1, 2, 3], ids=["1 thread", "2 threads", "3 threads"])
+def backend(request: SubRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[CpuBackend]:
+    """A backend that shares even the smallest row among its threads."""
+    monkeypatch.setattr(table, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(table, "PARALLEL_FROM_PRODUCTS", 1)
+    made = CpuBackend(create().devices()[0], request.param)
+    yield made
+    made.dispose()
+
+
+@pytest.fixture
+def split() -> CpuSplit:
+    return CpuSplit()

@@ -1,0 +1,418 @@
+"""Every kernel against its numpy reference, with odd sizes, strides and broadcasting."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.backends.cpu import reference
+from engine.core import build
+from engine.core.ops import FlashAttnParams, GluOp, Op, RopeParams, SoftMaxParams, UnaryOp
+from engine.core.types import TensorType
+from tests.engine.backends.cpu.cpu_split import nmse, random
+
+F32_ROUNDING = 1e-11
+"""A few units in the last place of f32, squared."""
+
+TYPES = (TensorType.F32, TensorType.F16, TensorType.Q8_0, TensorType.Q4_0, TensorType.Q4_1)
+QUANTIZED = TYPES[2:]
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.SUB, Op.MUL, Op.DIV])
+@pytest.mark.parametrize(
+    ("shape", "small"),
+    [
+        ((2, 3, 5, 7), (2, 3, 5, 7)),
+        ((1, 2, 33, 64), (1, 1, 1, 64)),
+        ((1, 2, 6, 12), (1, 1, 3, 4)),
+        ((1, 1, 40, 576), (1, 1, 40, 576)),
+        ((1, 3, 4, 17), (1, 1, 1, 1)),
+    ],
+)
+def test_binary_operations_repeat_the_second_source(backend, split, op, shape, small):
+    a, b = split.leaf(random(shape, 1)), split.leaf(random(small, 2))
+
+    result = split.compute(backend, build.binary(op, a, b))
+
+    expected = reference.binary(op, random(shape, 1), random(small, 2))
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_binary_operations_read_permuted_sources(backend, split):
+    a = build.permute(split.leaf(random((2, 5, 3, 9))), (1, 0, 2, 3))
+    b = split.leaf(random((2, 5, 9, 3), 1))
+
+    result = split.compute(backend, build.add(a, b))
+
+    expected = random((2, 5, 3, 9)).swapaxes(-1, -2) + random((2, 5, 9, 3), 1)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 7), (1, 1, 40, 576)])
+def test_scale_multiplies_and_adds(backend, split, shape):
+    x = split.leaf(random(shape))
+
+    result = split.compute(backend, build.scale(x, 0.125, -3.0))
+
+    assert nmse(result, reference.scale(random(shape), 0.125, -3.0)) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("kind", [UnaryOp.SILU, UnaryOp.GELU])
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 7), (1, 1, 40, 576)])
+def test_unary_functions_equal_their_formula(backend, split, kind, shape):
+    values = random(shape) * np.float32(8.0)
+    x = split.leaf(values)
+
+    result = split.compute(backend, build.unary(x, kind))
+
+    assert nmse(result, reference.unary(kind, values)) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 3), (1, 2, 5, 48), (1, 1, 17, 1536)])
+def test_swiglu_gates_by_the_first_source(backend, split, shape):
+    gate, up = split.leaf(random(shape, 1)), split.leaf(random(shape, 2))
+
+    result = split.compute(backend, build.glu_split(gate, up, GluOp.SWIGLU))
+
+    assert nmse(result, reference.swiglu(random(shape, 1), random(shape, 2))) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (2, 3, 5, 7), (1, 1, 40, 576), (1, 1, 3, 64)])
+def test_rms_norm_divides_rows_by_their_root_mean_square(backend, split, shape):
+    x = split.leaf(random(shape))
+
+    result = split.compute(backend, build.rms_norm(x, 1e-5))
+
+    assert nmse(result, reference.rms_norm(random(shape), 1e-5)) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("mask_kind", [None, TensorType.F32, TensorType.F16])
+@pytest.mark.parametrize("shape", [(1, 4, 11, 256), (2, 3, 5, 7), (1, 1, 1, 37)])
+def test_soft_max_adds_the_mask_and_sums_to_one(backend, split, mask_kind, shape):
+    mask_values = random((1, 1, shape[2], shape[3]), 3)
+    mask_values[..., 1:3] = -np.inf
+    x = split.leaf(random(shape))
+    mask = None if mask_kind is None else split.leaf(mask_values, mask_kind)
+
+    result = split.compute(backend, build.soft_max(x, mask, SoftMaxParams(0.25)))
+
+    seen = None if mask is None else split.read(mask)
+    expected = reference.soft_max(random(shape), seen, 0.25)
+    assert nmse(result, expected) <= F32_ROUNDING
+    np.testing.assert_allclose(result.sum(axis=-1), 1.0, rtol=1e-5)
+
+
+YARN = RopeParams(16, 0, 2048, 10000.0, 0.25, 1.0, 1.1, 32.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        RopeParams(16, 0),
+        RopeParams(16, 2),
+        RopeParams(12, 2, freq_scale=0.5),
+        RopeParams(12, 0, attn_factor=0.75),
+        YARN,
+    ],
+    ids=["norm", "neox", "neox, partial, scaled", "norm, partial", "yarn"],
+)
+@pytest.mark.parametrize("with_factors", [False, True], ids=["plain", "factors"])
+def test_rope_rotates_pairs_by_position(backend, split, params, with_factors):
+    values, positions = random((1, 9, 4, 16)), np.array([0, 1, 2, 7, 100, 4095, 3, 3, 5])
+    factors = np.linspace(1.0, 4.0, params.n_dims // 2, dtype=np.float32)
+    factor_leaf = split.leaf(factors) if with_factors else None
+    node = build.rope(
+        split.leaf(values), split.leaf(positions, TensorType.I32), factor_leaf, params
+    )
+
+    result = split.compute(backend, node)
+
+    expected = reference.rope(values, positions, factors if with_factors else None, params)
+    assert nmse(result, expected) <= F32_ROUNDING
+
+
+def test_rope_reads_heads_out_of_a_wider_row(backend, split):
+    values, positions = random((1, 1, 6, 96)), np.arange(6)
+    window = build.view(split.leaf(values), (16, 2, 6), (64, 384), 128)
+    node = build.rope(window, split.leaf(positions, TensorType.I32), None, RopeParams(16))
+
+    result = split.compute(backend, window, node)
+
+    heads = values[..., 32:64].reshape(1, 6, 2, 16)
+    expected = reference.rope(heads, positions, None, RopeParams(16))
+    assert nmse(result, expected) <= F32_ROUNDING
+
+
+def test_layers_with_equal_positions_share_angles_and_others_do_not(backend, split):
+    values, positions = random((1, 3, 2, 8)), split.leaf(np.arange(3), TensorType.I32)
+    x = split.leaf(values)
+    first = build.rope(x, positions, None, RopeParams(8))
+    second = build.rope(x, positions, None, RopeParams(8, freq_base=500.0))
+
+    split.compute(backend, first, second)
+
+    for node, params in ((first, RopeParams(8)), (second, RopeParams(8, freq_base=500.0))):
+        expected = reference.rope(values, np.arange(3), None, params)
+        assert nmse(split.read(node), expected) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("n", [32, 96, 576])
+def test_get_rows_gives_floats_of_any_table(backend, split, kind, n):
+    table = split.leaf(random((1, 1, 40, n)), kind)
+    ids = np.array([3, 0, 39, 3, 17])
+
+    result = split.compute(backend, build.get_rows(table, split.leaf(ids, TensorType.I32)))
+
+    expected = split.read(table)[0, 0][ids][None, None].astype(np.float32)
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_get_rows_picks_from_each_batch(backend, split):
+    table, ids = random((2, 3, 10, 7)), np.random.default_rng(0).integers(0, 10, (2, 3, 4))
+    node = build.get_rows(split.leaf(table), split.leaf(ids, TensorType.I32))
+
+    result = split.compute(backend, node)
+
+    np.testing.assert_array_equal(result, reference.get_rows(table, ids[None]))
+
+
+def test_get_rows_copies_integers(backend, split):
+    table = np.arange(60).reshape(12, 5) * 1_000_003
+    node = build.get_rows(
+        split.leaf(table, TensorType.I32), split.leaf(np.array([11, 2]), TensorType.I32)
+    )
+
+    result = split.compute(backend, node)
+
+    np.testing.assert_array_equal(result[0, 0], table[[11, 2]])
+
+
+@pytest.mark.parametrize("ids_kind", [TensorType.I64, TensorType.I32])
+@pytest.mark.parametrize("kind", [TensorType.F16, TensorType.F32])
+@pytest.mark.parametrize(("n", "m"), [(32, 11), (7, 3), (576, 40)])
+def test_set_rows_writes_the_named_rows_and_no_others(backend, split, ids_kind, kind, n, m):
+    before, rows = random((1, 1, 50, n), 1), random((1, 1, m, n), 2)
+    ids = np.random.default_rng(3).permutation(50)[:m]
+    table = split.leaf(before, kind)
+    node = build.set_rows(table, split.leaf(rows), split.leaf(ids, ids_kind))
+
+    result = split.compute(backend, node)
+
+    typed = before.astype(result.dtype)
+    np.testing.assert_array_equal(result, reference.set_rows(typed, rows, ids[None, None, None]))
+
+
+def test_set_rows_scatters_single_elements_into_a_transposed_cache(backend, split):
+    rows, ids = random((1, 1, 352, 1)), np.random.default_rng(1).permutation(4096)[:352]
+    table = split.leaf(np.zeros((1, 1, 4096, 1)), TensorType.F16)
+    node = build.set_rows(table, split.leaf(rows), split.leaf(ids, TensorType.I64))
+
+    result = split.compute(backend, node)
+
+    np.testing.assert_array_equal(result[0, 0, ids, 0], rows[0, 0, :, 0].astype(np.float16))
+    assert np.count_nonzero(result) == np.count_nonzero(rows[0, 0, :, 0].astype(np.float16))
+
+
+@pytest.mark.parametrize("kind", [TensorType.F32, TensorType.F16])
+@pytest.mark.parametrize("axes", [(0, 1, 2, 3), (0, 2, 1, 3), (1, 0, 2, 3), (2, 0, 1, 3)])
+def test_cont_gathers_permuted_elements(backend, split, kind, axes):
+    leaf = split.leaf(random((1, 3, 11, 16)), kind)
+    permuted = build.permute(leaf, axes)
+
+    result = split.compute(backend, permuted, build.cont(permuted))
+
+    np.testing.assert_array_equal(result, split.read(permuted))
+
+
+def test_cont_may_change_the_shape(backend, split):
+    heads = build.permute(split.leaf(random((1, 4, 11, 16))), (0, 2, 1, 3))
+
+    result = split.compute(backend, heads, build.cont(heads, (64, 11, 1, 1)))
+
+    np.testing.assert_array_equal(result[0, 0], split.read(heads).reshape(11, 64))
+
+
+@pytest.mark.parametrize("kind", [TensorType.F32, TensorType.F16])
+@pytest.mark.parametrize("target_kind", [TensorType.F32, TensorType.F16])
+def test_cpy_converts_into_a_window_of_another_shape(backend, split, kind, target_kind):
+    source = split.leaf(random((1, 1, 6, 20)), kind)
+    target = split.leaf(np.zeros((1, 1, 5, 40)), target_kind)
+    size = target_kind.block_bytes
+    window = build.view(target, (24, 5), (40 * size,), 3 * size)
+
+    result = split.compute(backend, window, build.cpy(source, window))
+
+    expected = split.read(source).reshape(5, 24).astype(result.dtype)
+    np.testing.assert_array_equal(result[0, 0], expected)
+    assert not split.read(target)[..., :3].any()
+    assert not split.read(target)[..., 27:].any()
+
+
+HALF_EDGES = np.array(
+    [0.0, -0.0, 65504.0, 65519.9, 65520.0, 1e9, 6.1e-5, 6e-5, 5.97e-8, 2.9e-8, 3e-8, -1e-7]
+    + [np.inf, -np.inf, np.nan, 1.0009765625, 1.00048828125, 1.00146484375],
+    dtype=np.float32,
+)
+
+
+def test_halfs_round_to_nearest_even_and_keep_nan_and_infinity(backend, split):
+    node = build.cpy(split.leaf(HALF_EDGES), split.leaf(np.zeros(18), TensorType.F16))
+
+    result = split.compute(backend, node)
+
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(result[0, 0, 0], HALF_EDGES.astype(np.float16))
+
+
+PRODUCTS = [(1, 1, 1), (17, 1, 32), (64, 2, 96), (5, 3, 64), (33, 4, 64), (48, 11, 576), (20, 37, 96)]
+"""(rows, columns, inner)."""
+
+
+@pytest.mark.parametrize(("n", "t", "k"), [(33, 9, 576), (64, 1, 1536), *PRODUCTS])
+@pytest.mark.parametrize("kind", [TensorType.F32, TensorType.F16])
+def test_mul_mat_with_floats_equals_the_product(backend, split, kind, n, t, k):
+    weight, x = split.leaf(random((1, 1, n, k), 1), kind), split.leaf(random((1, 1, t, k), 2))
+
+    result = split.compute(backend, build.mul_mat(weight, x))
+
+    expected = reference.mul_mat(split.read(weight), random((1, 1, t, k), 2))
+    assert nmse(result, expected) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize(("n", "t", "k"), PRODUCTS[1:])
+@pytest.mark.parametrize("kind", QUANTIZED)
+def test_mul_mat_with_blocks_equals_the_product_of_rounded_activations(
+    backend, split, kind, n, t, k
+):
+    weight, x = split.leaf(random((1, 1, n, k), 1), kind), split.leaf(random((1, 1, t, k), 2))
+
+    result = split.compute(backend, build.mul_mat(weight, x))
+
+    rounded = reference.quantized_activations(random((1, 1, t, k), 2))
+    assert nmse(result, reference.mul_mat(split.read(weight), rounded)) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("kind", [TensorType.F16, TensorType.Q4_1])
+@pytest.mark.parametrize("t", [1, 7])
+def test_mul_mat_repeats_weights_over_heads(backend, split, kind, t):
+    weight, x = split.leaf(random((1, 2, 18, 32), 1), kind), split.leaf(random((2, 6, t, 32), 2))
+
+    result = split.compute(backend, build.mul_mat(weight, x))
+
+    seen = random((2, 6, t, 32), 2)
+    rounded = reference.quantized_activations(seen) if kind.is_quantized else seen
+    assert nmse(result, reference.mul_mat(split.read(weight), rounded)) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("t", [1, 11])
+def test_mul_mat_reads_views_of_the_cache(backend, split, t):
+    """kq: cache [32, 64] seen as [16, 64 keys, 2 heads]; q [16, t, 4 heads] permuted."""
+    cache = split.leaf(random((1, 1, 64, 32), 1), TensorType.F16)
+    keys = build.permute(build.view(cache, (16, 2, 64), (32, 64)), (0, 2, 1, 3))
+    queries = build.permute(split.leaf(random((1, t, 4, 16), 2)), (0, 2, 1, 3))
+
+    result = split.compute(backend, keys, queries, build.mul_mat(keys, queries))
+
+    expected = reference.mul_mat(split.read(keys), split.read(queries))
+    assert nmse(result, expected) <= F32_ROUNDING
+
+
+def test_products_of_the_same_activations_agree_with_separate_ones(backend, split):
+    x = split.leaf(random((1, 1, 3, 64), 9))
+    weights = [split.leaf(random((1, 1, 20, 64), i), TensorType.Q4_0) for i in range(3)]
+    nodes = [build.mul_mat(weight, x) for weight in weights]
+
+    split.compute(backend, *nodes)
+    together = [split.read(node) for node in nodes]
+
+    for node, seen in zip(nodes, together, strict=True):
+        np.testing.assert_array_equal(split.compute(backend, node), seen)
+
+
+@pytest.mark.parametrize(
+    ("d", "t", "n_kv", "h", "hk"),
+    [(16, 1, 32, 4, 2), (64, 1, 256, 9, 3), (32, 11, 64, 8, 4), (64, 37, 48, 3, 3), (128, 5, 33, 2, 1)]
+    + [(40, 20, 70, 2, 1), (8, 9, 5, 1, 1)],
+)
+@pytest.mark.parametrize("softcap", [0.0, 5.0])
+@pytest.mark.parametrize("masked", [False, True])
+def test_flash_attention_equals_soft_max_attention(
+    backend, split, d, t, n_kv, h, hk, softcap, masked
+):
+    q = build.permute(split.leaf(random((1, t, h, d), 1)), (0, 2, 1, 3))
+    cache_k = split.leaf(random((1, n_kv, hk, d), 2), TensorType.F16)
+    cache_v = split.leaf(random((1, n_kv, hk, d), 3), TensorType.F16)
+    k, v = (build.permute(cache, (0, 2, 1, 3)) for cache in (cache_k, cache_v))
+    mask = split.leaf(causal_mask(t, n_kv), TensorType.F16) if masked else None
+    params = FlashAttnParams(d**-0.5, 0.0, softcap)
+
+    result = split.compute(backend, build.flash_attn_ext(q, k, v, mask, params))
+
+    seen = None if mask is None else split.read(mask)
+    expected = reference.flash_attn(
+        split.read(q), split.read(k), split.read(v), seen, params.scale, softcap
+    )
+    assert nmse(result, expected) <= F32_ROUNDING
+
+
+def causal_mask(t: int, n_kv: int) -> np.ndarray:
+    """Query i sees the first n_kv - t + i + 1 keys, at least one."""
+    last = np.maximum(n_kv - t + np.arange(t), 0)
+    return np.where(np.arange(n_kv)[None] <= last[:, None], 0.0, -np.inf).astype(np.float32)
+
+
+def test_a_query_that_sees_nothing_gives_zeros(backend, split):
+    q, k, v = (split.leaf(random((1, 1, n, 16)), kind) for n, kind in QKV)
+    mask = np.zeros((6, 8))
+    mask[2] = -np.inf
+    node = build.flash_attn_ext(q, k, v, split.leaf(mask, TensorType.F16), FlashAttnParams(0.25))
+
+    result = split.compute(backend, node)
+
+    assert not result[0, 2].any()
+    assert np.isfinite(result).all()
+
+
+QKV = ((6, TensorType.F32), (8, TensorType.F16), (8, TensorType.F16))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("t", [1, 6])
+def test_nan_and_infinity_in_activations_reach_the_product(backend, split, bad, kind, t):
+    values = random((1, 1, t, 64), 2)
+    values[0, 0, 0, 5] = bad
+    node = build.mul_mat(split.leaf(random((1, 1, 20, 64), 1), kind), split.leaf(values))
+
+    result = split.compute(backend, node)
+
+    assert not np.isfinite(result[0, 0, 0]).any()
+    assert np.isfinite(result[0, 0, 1:]).all()
+
+
+def test_nan_passes_through_every_elementwise_kernel(backend, split):
+    values = random((1, 1, 1, 20))
+    values[..., 3] = np.nan
+    x = split.leaf(values)
+    nodes = (
+        build.unary(x, UnaryOp.SILU),
+        build.unary(x, UnaryOp.GELU),
+        build.scale(x, 2.0),
+        build.glu_split(x, x, GluOp.SWIGLU),
+        build.add(x, x),
+    )
+
+    split.compute(backend, *nodes)
+
+    for node in nodes:
+        assert np.isnan(split.read(node)).tolist() == np.isnan(values).tolist()
+
+
+def test_silu_of_large_numbers_does_not_overflow(backend, split):
+    values = np.array([-1e4, -89.0, -88.0, 0.0, 88.0, 1e4, np.inf], dtype=np.float32)
+
+    result = split.compute(backend, build.unary(split.leaf(values), UnaryOp.SILU))
+
+    expected = np.array([0.0, 0.0, 0.0, 0.0, 88.0, 1e4, np.inf])
+    np.testing.assert_allclose(result[0, 0, 0], expected, atol=1e-30)

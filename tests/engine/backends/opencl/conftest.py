@@ -1,0 +1,125 @@
+"""A device for the gpu tests, and a way to run one graph on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from engine.backend.interface import Backend, Buffer, Device, Event, Place, SplitGraph
+from engine.backends.opencl.reg import OpenClReg, create
+from engine.core.quants import dequantize, quantize
+from engine.core.tensor import Tensor, shape4
+from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Array = npt.NDArray[np.generic]
+
+NUMPY_TYPE = {
+    TensorType.F32: np.float32,
+    TensorType.F16: np.float16,
+    TensorType.I32: np.int32,
+    TensorType.I64: np.int64,
+}
+PAD = 128
+
+
+@pytest.fixture(scope="session")
+def opencl() -> OpenClReg:
+    return create()
+
+
+@pytest.fixture(scope="session")
+def device(opencl: OpenClReg) -> Device:
+    if not opencl.devices():
+        pytest.skip(f"OpenCL: {opencl.unavailable()[0].reason}")
+    return opencl.devices()[0]
+
+
+@pytest.fixture(scope="session")
+def backend(device: Device) -> Iterator[Backend]:
+    stream = device.init_backend()
+    yield stream
+    stream.dispose()
+
+
+@dataclass
+class Bench:
+    """Lays tensors out in one buffer, runs nodes, reads results."""
+
+    device: Device
+    backend: Backend
+    values: dict[Tensor, Array] = field(default_factory=dict)
+    buffers: list[Buffer] = field(default_factory=list)
+
+    def leaf(self, tensor_type: TensorType, values: Array) -> Tensor:
+        """A tensor with these values; the numpy shape is the ggml shape backwards."""
+        tensor = Tensor(tensor_type, shape4(*reversed(values.shape)))
+        if tensor_type.is_quantized:
+            self.values[tensor] = quantize(tensor_type, values.astype(np.float32))
+        else:
+            self.values[tensor] = np.ascontiguousarray(values, NUMPY_TYPE[tensor_type])
+        return tensor
+
+    def floats(self, leaf: Tensor) -> npt.NDArray[np.float32]:
+        """What a leaf stands for, as float32, numpy shape."""
+        raw = self.values[leaf].reshape(-1).view(np.uint8)
+        return dequantize(leaf.type, raw, leaf.n_elems).reshape(leaf.ne[::-1])
+
+    def run(self, *nodes: Tensor) -> Event:
+        """Compute the nodes and wait."""
+        graph = self.graph(*nodes)
+        event = self.backend.graph_compute(graph)
+        self.backend.synchronize()
+        return event
+
+    def graph(self, *nodes: Tensor) -> SplitGraph:
+        """A split of these nodes; every tensor lies at a multiple of 128 in one buffer."""
+        owners = _owners(nodes)
+        offsets, size = {}, 0
+        for owner in owners:
+            offsets[owner] = size
+            size += -(-owner.n_bytes // PAD) * PAD + PAD
+        buffer = self.device.buffer_type().alloc_buffer(size)
+        self.buffers.append(buffer)
+        buffer.clear(0xFF)  # NaN, so that reading what nobody wrote shows
+        for owner in owners:
+            if owner in self.values:
+                buffer.set_tensor(offsets[owner], self.values[owner].reshape(-1).view(np.uint8))
+        places = {owner: Place(buffer, offset) for owner, offset in offsets.items()}
+        self.split = SplitGraph(1, nodes, places)
+        return self.split
+
+    def read(self, tensor: Tensor) -> Array:
+        """The values of a gapless result or a whole leaf, numpy shape."""
+        place = self.split.place_of(tensor)
+        raw = np.empty(tensor.n_bytes, np.uint8)
+        place.buffer.get_tensor(place.offset, raw)
+        return raw.view(NUMPY_TYPE[tensor.type]).reshape(tensor.ne[::-1])
+
+    def compute(self, *nodes: Tensor) -> Array:
+        """The values of the last node."""
+        self.run(*nodes)
+        return self.read(nodes[-1])
+
+
+@pytest.fixture
+def bench(device: Device, backend: Backend) -> Iterator[Bench]:
+    made = Bench(device, backend)
+    yield made
+    for buffer in made.buffers:
+        buffer.release()
+
+
+def _owners(nodes: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors that own bytes, each once, sources before the nodes that read them."""
+    owners: dict[Tensor, None] = {}
+    for node in nodes:
+        for tensor in (*node.src, node):
+            owners[tensor if tensor.view_src is None else tensor.view_src] = None
+    return list(owners)

@@ -1,0 +1,224 @@
+"""What `make run` and `make test` decide, apart from the installing itself."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGING = ROOT / "packaging"
+
+DEBIAN_12 = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\n'
+UBUNTU_22 = 'NAME="Ubuntu"\nVERSION_ID="22.04"\nID=ubuntu\nID_LIKE=debian\n'
+UBUNTU_24 = 'NAME="Ubuntu"\nVERSION_ID="24.04"\nID=ubuntu\nID_LIKE=debian\n'
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout with only what packaging needs, in a folder whose name has spaces."""
+    root = tmp_path / "my  check out"
+    shutil.copytree(PACKAGING, root / "packaging", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, root / name)
+    return root
+
+
+@pytest.fixture
+def packaging(checkout, monkeypatch):
+    """The modules of packaging/, loaded from that checkout."""
+    monkeypatch.syspath_prepend(str(checkout / "packaging"))
+    names = ("run", "checkout", "machine")
+    yield tuple(importlib.import_module(name) for name in names)
+    for name in names:
+        sys.modules.pop(name, None)
+
+
+def command(
+    checkout: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments,
+        cwd=checkout.parent,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake_python(folder: Path, text: str) -> Path:
+    """Make a program that stands where a Python would."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "python3.13"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGING.glob("*.py")), ids=lambda p: p.name)
+def test_an_old_python_can_read_the_scripts_and_say_that_it_is_too_old(path):
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+@pytest.mark.parametrize(
+    ("os_release", "expected"),
+    [
+        (DEBIAN_12, ("debian", 12.0)),
+        (UBUNTU_24, ("ubuntu", 24.04)),
+        ("ID=arch\n", ("arch", 0.0)),
+        ("", ("", 0.0)),
+    ],
+)
+def test_the_distribution_is_read_from_os_release(packaging, os_release, expected):
+    _, _, machine = packaging
+
+    assert machine.distribution(os_release) == expected
+
+
+@pytest.mark.parametrize(
+    ("os_release", "glib"),
+    [(DEBIAN_12, "libglib2.0-0"), (UBUNTU_22, "libglib2.0-0"), (UBUNTU_24, "libglib2.0-0t64")],
+)
+def test_packages_are_named_as_the_release_names_them(packaging, os_release, glib):
+    _, _, machine = packaging
+    names = machine.package_names(machine.QT_PACKAGES, machine.distribution(os_release))
+
+    assert [n for n in names if "glib" in n] == [glib]
+    assert len(names) == len(machine.QT_PACKAGES)
+
+
+def test_ubuntu_22_is_told_how_to_get_a_newer_python(packaging):
+    _, _, machine = packaging
+    text = machine.how_to_get_python(machine.distribution(UBUNTU_22))
+
+    assert "sudo apt install python3.11 python3.11-venv" in text
+    assert "make run PYTHON=python3.11" in text
+
+
+def test_a_python_that_does_not_start_is_passed_over(packaging, tmp_path, monkeypatch):
+    _, _, machine = packaging
+    broken = fake_python(tmp_path / "bin", "echo no such version >&2; exit 127")
+    monkeypatch.setenv("PATH", str(broken.parent))
+
+    assert machine.newer_python() is None
+
+
+def test_a_newer_python_beside_the_old_one_is_found(packaging, tmp_path, monkeypatch):
+    _, _, machine = packaging
+    good = fake_python(tmp_path / "bin", "echo 3 13")
+    monkeypatch.setenv("PATH", str(good.parent))
+
+    assert machine.newer_python() == str(good)
+
+
+def test_a_program_that_aborts_is_an_answer_and_not_a_crash(packaging):
+    _, _, machine = packaging
+    answer, error = machine.probe(
+        sys.executable, "import os, sys; print('lost'); os.write(2, b'why'); os.abort()", {}
+    )
+
+    assert answer == []
+    assert error.startswith("why")
+
+
+def test_what_a_driver_prints_before_is_not_the_answer(packaging):
+    _, _, machine = packaging
+    answer, error = machine.probe(
+        sys.executable, "import os; os.write(2, b'driver says hello\\n'); print('one')", {}
+    )
+
+    assert answer == ["one"]
+    assert error == ""
+
+
+def test_the_stamp_no_longer_holds_once_pyproject_changes(packaging):
+    _, checkout, _ = packaging
+    checkout.PYTHON.parent.mkdir(parents=True)
+    checkout.PYTHON.touch()
+    checkout.STAMP.write_text(f'{{"key": "{checkout.stamp_key()}", "extras": []}}')
+
+    before = checkout.stamp()
+    (checkout.ROOT / "pyproject.toml").write_text("[project]\n")
+
+    assert before is not None
+    assert checkout.stamp() is None
+
+
+def test_an_installation_that_was_cut_off_is_not_taken_for_a_whole_one(packaging):
+    _, checkout, _ = packaging
+    checkout.PYTHON.parent.mkdir(parents=True)
+    checkout.PYTHON.touch()
+    checkout.STAMP.write_text(f'{{"key": "{checkout.stamp_key()}", "extras": []}}')
+
+    checkout.UNFINISHED.touch()
+
+    assert checkout.stamp() is None
+
+
+@pytest.mark.parametrize(
+    ("environment", "worth_trying"),
+    [
+        ({}, False),
+        ({"DISPLAY": ":0"}, True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, True),
+        ({"DISPLAY": ":0", "SPLITSCOPE_HEADLESS": "1"}, False),
+    ],
+)
+def test_a_window_is_tried_where_there_may_be_a_screen(packaging, environment, worth_trying):
+    run, _, _ = packaging
+
+    assert run.may_have_screen(environment) is worth_trying
+
+
+def test_a_dead_display_is_not_a_screen(packaging, monkeypatch):
+    run, _, _ = packaging
+    monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("QT_")}
+
+    state = run.look_at_qt({**environment, "DISPLAY": ":987", "WAYLAND_DISPLAY": ""})
+
+    assert state.screen == ""
+    assert state.version.startswith("6.")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_make_alone_prints_the_commands_from_any_folder(checkout):
+    makefile = str(checkout / "Makefile")
+    done = command(checkout, "make", "-f", makefile, f"PYTHON={sys.executable}")
+
+    assert done.returncode == 0
+    assert "make run " in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_make_says_what_to_install_where_there_is_no_python(checkout):
+    done = command(checkout, "make", "-C", str(checkout), "run", "PYTHON=python-that-is-not-here")
+
+    assert done.returncode != 0
+    assert "apt install python3 python3-venv" in done.stdout
+
+
+def test_an_unknown_command_is_named_beside_the_known_ones(checkout):
+    done = command(checkout, sys.executable, str(checkout / "packaging" / "run.py"), "rum")
+
+    assert done.returncode == 2
+    assert done.stdout.startswith("There is no command rum.")
+    assert "make run " in done.stdout
+
+
+def test_clean_removes_what_was_made_and_nothing_else(checkout):
+    (checkout / ".venv").mkdir()
+    (checkout / "demo-out").mkdir()
+    (checkout / "engine" / "__pycache__").mkdir(parents=True)
+
+    done = command(checkout, sys.executable, str(checkout / "packaging" / "run.py"), "clean")
+
+    assert done.stdout == "3 folders removed\n"
+    assert (checkout / "pyproject.toml").is_file()
+    assert not (checkout / ".venv").exists()
