@@ -48,12 +48,29 @@ def install(extras: list[str]) -> dict[str, str]:
     wanted = sorted({*extras, *(before["extras"] if before else [])})
     start = time.monotonic()
     make_venv()
+    say("installing packages into .venv (the first time about 160 MB to fetch, a minute or so)")
+    # A package whose files are half there looks installed to pip: the next run starts afresh.
+    UNFINISHED.touch()
+    with contextlib.suppress(FileNotFoundError):
+        STAMP.unlink()
     pip_install(wanted, environment)
-    packages = len(list(SITE_PACKAGES.glob("*.dist-info")))
-    facts = {"key": stamp_key(), "extras": wanted, "packages": packages}
-    STAMP.write_text(json.dumps(facts), encoding="utf-8")
-    say(f".venv has {packages} packages ({time.monotonic() - start:.0f} s)")
+    UNFINISHED.unlink()
+    write_stamp(wanted)
+    say(f".venv has {count_packages()} packages ({time.monotonic() - start:.0f} s)")
     return environment
+
+
+def install_optional(extra: str, environment: dict[str, str]) -> None:
+    """Add an extra that the program can do without; whatever happens, .venv counts as whole."""
+    before = stamp()
+    if before is None or extra in before["extras"]:
+        return
+    try:
+        pip_install([extra], environment)
+    except machine.CannotGoOnError:
+        say(f"pip has no {extra} for this machine")
+    else:
+        write_stamp([*before["extras"], extra])
 
 
 def make_venv() -> None:
@@ -82,11 +99,6 @@ def get_venv_module() -> None:
 def pip_install(extras: list[str], environment: dict[str, str]) -> None:
     """Install this checkout with these extras; pip's own words only where it cannot."""
     what = f".[{','.join(extras)}]" if extras else "."
-    say("installing packages into .venv (the first time about 160 MB to fetch, a minute or so)")
-    # A package whose files are half there looks installed to pip: the next run starts afresh.
-    UNFINISHED.touch()
-    with contextlib.suppress(FileNotFoundError):
-        STAMP.unlink()
     pip = [str(PYTHON), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
     status, output = machine.ask([*pip, "-e", what], environment, folder=ROOT)
     if status:
@@ -95,7 +107,6 @@ def pip_install(extras: list[str], environment: dict[str, str]) -> None:
             f"pip could not install Splitscope's packages. Its last words:\n\n{last_words}\n\n"
             "Once the network or the disk is in order, run the same command again."
         )
-    UNFINISHED.unlink()
 
 
 def stamp() -> dict | None:
@@ -106,6 +117,17 @@ def stamp() -> dict | None:
     except (OSError, ValueError, KeyError):
         return None
     return facts if holds else None
+
+
+def write_stamp(extras: list[str]) -> None:
+    """Say in .venv that it is whole, with these extras."""
+    facts = {"key": stamp_key(), "extras": extras, "packages": count_packages()}
+    STAMP.write_text(json.dumps(facts), encoding="utf-8")
+
+
+def count_packages() -> int:
+    """Return how many packages .venv has."""
+    return len(list(SITE_PACKAGES.glob("*.dist-info")))
 
 
 def stamp_key() -> str:

@@ -9,7 +9,6 @@ run.py       the commands
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -23,10 +22,10 @@ from checkout import (
     SITE_PACKAGES,
     clean,
     install,
+    install_optional,
     one_at_a_time,
     run_python,
     say,
-    stamp,
     use_writable_folders,
 )
 
@@ -56,8 +55,8 @@ sys.argv[0] = "lint-imports"
 lint_imports_command()
 """
 CHECKS = {
-    "ruff check": ["-m", "ruff", "check", "."],
-    "ruff format": ["-m", "ruff", "format", "--check", "."],
+    "ruff check": ["-m", "ruff", "check", "--output-format", "concise", "."],
+    "ruff format": ["-m", "ruff", "format", "--check", "--output-format", "concise", "."],
     "mypy": ["-m", "mypy", "--strict"],
     "lint-imports": ["-c", LINT_IMPORTS],
 }
@@ -241,11 +240,10 @@ def prepare_opencl(environment: dict[str, str]) -> None:
     if not devices:
         machine.apt_install(machine.OPENCL_PACKAGES, "no OpenCL driver, which the demo's GPU needs")
         devices = opencl_devices(environment)
-    if not devices and "pocl" not in (stamp() or {"extras": []})["extras"]:
+    if not devices:
         say("no OpenCL driver: trying the one that pip has (PoCL)")
-        with contextlib.suppress(machine.CannotGoOnError):
-            install(["pocl"])
-            devices = opencl_devices(environment)
+        install_optional("pocl", environment)
+        devices = opencl_devices(environment)
     if devices:
         say(f"OpenCL devices: {len(devices)} ({'; '.join(devices)})")
     else:

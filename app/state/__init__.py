@@ -1,4 +1,5 @@
-"""What the window knows: one object, one setter and one signal a fact.
+"""What the window knows, and what it remembers.
 
-app_state  AppState: model, plans, run, trace, selection
+app_state  AppState: model, plans, run, trace, selection; one setter and one signal a fact
+settings   Settings: theme, layout, recent files, the last prompt; bad values are dropped
 """

@@ -1,16 +1,22 @@
-"""AppState: what the window knows. One setter and one signal a fact; views never talk to each other."""
+"""AppState: what the window knows.
+
+One setter and one signal a fact; views never talk to each other.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
-from engine.core.devices import Unavailable
 from engine.core.plan import Batch, NodeKey
 from engine.core.summary import DeviceSummary, ModelSummary, RunState, RunSummary
-from engine.core.table import PlanSetTable, PlanTable
-from engine.trace.snapshot import TraceSnapshot
+
+if TYPE_CHECKING:
+    from engine.core.devices import Unavailable
+    from engine.core.table import PlanSetTable, PlanTable
+    from engine.trace.snapshot import TraceSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,8 @@ class AppState(QObject):
         self.diff: DiffMode | None = None
         self.selection = Selection()
         self.run = RunInfo()
+        self.run_is_newest = False
+        """Whether a run has ended since the last planning: then its plans are shown."""
         self.trace: TraceSnapshot | None = None
         self.engine_text = "engine starting"
 
@@ -97,6 +105,7 @@ class AppState(QObject):
     def set_plans(self, plans: PlanSetTable | None) -> None:
         """New plans; the shown plan follows the batch switch."""
         self.plans = plans
+        self.run_is_newest = False
         self.plans_changed.emit(plans)
         self.show_plan(None if plans is None else plans.plan(self.batch))
 
@@ -106,8 +115,14 @@ class AppState(QObject):
             return
         self.batch = batch
         self.batch_changed.emit(batch)
-        ran = self.plan_that_ran(batch)
-        self.show_plan(ran or (None if self.plans is None else self.plans.plan(batch)))
+        self.show_newest_plan()
+
+    def show_newest_plan(self) -> None:
+        """Show the plan of the batch switch: the one that ran, unless options changed since."""
+        plan = self.plan_that_ran(self.batch) if self.run_is_newest else None
+        if plan is None and self.plans is not None:
+            plan = self.plans.plan(self.batch)
+        self.show_plan(plan)
 
     def show_plan(self, plan: PlanTable | None) -> None:
         """The plan every canvas and table shows."""
@@ -115,7 +130,7 @@ class AppState(QObject):
         self.shown_plan_changed.emit(plan)
 
     def plan_that_ran(self, batch: Batch) -> PlanTable | None:
-        """The plan of that batch that the last run used, if a run has ended since planning."""
+        """The plan of that batch that the last ended run used."""
         summary = self.run.summary
         if summary is None:
             return None
@@ -152,6 +167,8 @@ class AppState(QObject):
 
     def set_run(self, run: RunInfo) -> None:
         """How the run stands."""
+        if run.summary is not None and run.summary is not self.run.summary:
+            self.run_is_newest = True
         self.run = run
         self.run_changed.emit(run)
 

@@ -65,8 +65,12 @@ class RunState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SplitTiming:
-    """One split of a run: `time_ns` a time for every step that used this plan."""
+    """One split of a run: `time_ns` a time for every step that used this plan.
 
+    `batch` says of which plan it is: "prompt" or "token".
+    """
+
+    batch: str
     id: int
     backend: str
     start: int
@@ -77,8 +81,9 @@ class SplitTiming:
 
 @dataclass(frozen=True, slots=True)
 class CopyTiming:
-    """One input copy of a run, a time for every step."""
+    """One input copy of a run, a time for every step; `n_bytes` is what one copy moves."""
 
+    batch: str
     id: int
     name: str
     n_bytes: int

@@ -186,7 +186,8 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         if len(source) > self._limits.max_source_chars:
             raise OverLimitError("its source is too long")
-        tree: nodes.Template = _Meter(self).visit(super()._parse(source, name, filename))
+        tree = super()._parse(source, name, filename)
+        _Meter(self).visit(tree)
         return tree
 
     # What the rewritten template calls.
@@ -231,9 +232,9 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         # jinja2 hands the block's variables to functions that take the context; these do not.
         kwargs.pop("_loop_vars", None)
         kwargs.pop("_block_vars", None)
-        if owner is self:
-            return obj(*args, **kwargs)
-        return self._call_str(obj, owner, *args, **kwargs)
+        if isinstance(owner, str):
+            return self._call_str(obj, owner, *args, **kwargs)
+        return obj(*args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """An operator, refused when its result would be too large."""

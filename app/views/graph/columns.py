@@ -16,13 +16,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from app.views.graph.names import Head, head_of, is_glu, role_of, role_of_weight, units_of
+from app.views.graph.names import Head, head_of, role_of, role_of_weight, units_of
 from engine.core.devices import DeviceType
 
 if TYPE_CHECKING:
-    from engine.core.table import PlanTable
+    from collections.abc import Sequence
+
+    from engine.core.table import PlanTable, Strings
 
 Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
 
 _RECURRENT_OPS = frozenset({"SSM_CONV", "SSM_SCAN", "RWKV_WKV6", "RWKV_WKV7", "GATED_DELTA_NET"})
 _NORM_OPS = frozenset({"RMS_NORM", "NORM"})
@@ -99,7 +102,7 @@ class GraphShape:
         return place if found else -1
 
     def row_label(self, row: int) -> str:
-        """"in", the layer's number, or "out"."""
+        """The layer's number; "in" and "out" for the first and the last row."""
         if row == 0:
             return "in"
         return "out" if row == self.n_rows - 1 else str(row - 1)
@@ -108,7 +111,7 @@ class GraphShape:
 def shape_of(plan: PlanTable, n_layers: int) -> GraphShape:
     """The cells of a plan's graph; a few ms, so keep it for every plan of the same graph."""
     computed = np.flatnonzero(~plan.is_view_op[plan.n_leafs : plan.n_leafs + plan.n_nodes])
-    roles = [_role(plan, int(node_id)) for node_id in computed]
+    roles = _roles(plan, computed)
     row = _rows(plan, n_layers)[computed]
     by_row = np.argsort(row, kind="stable")
     row_start = np.searchsorted(row[by_row], np.arange(n_layers + 3))
@@ -152,14 +155,25 @@ def first_interesting_node(plan: PlanTable) -> int:
     return -1
 
 
-def _role(plan: PlanTable, node_id: int) -> Role:
-    slot = plan.slot(node_id)
-    op = plan.op[slot]
-    name = role_of(plan.name[slot])
-    if not name:
-        weights = [s for s in plan.sources(slot) if plan.is_weight[s]]
-        name = role_of_weight(plan.name[weights[0]]) if weights else ""
-    return Role(name, op)
+def _roles(plan: PlanTable, computed: Ints) -> list[Role]:
+    slots = (plan.n_leafs + computed).tolist()
+    names, ops = _texts(plan.name, slots), _texts(plan.op, slots)
+    return [
+        Role(role_of(name) or _role_by_weight(plan, slot), op)
+        for slot, name, op in zip(slots, names, ops, strict=True)
+    ]
+
+
+def _texts(strings: Strings, indices: list[int]) -> list[str]:
+    """Many strings at once; indexing one by one is slower by numpy's scalars."""
+    bounds = [0, *strings.stops.tolist()]
+    blob = strings.blob
+    return [blob[bounds[i] : bounds[i + 1]].decode() for i in indices]
+
+
+def _role_by_weight(plan: PlanTable, slot: int) -> str:
+    weights = [source for source in plan.sources(slot) if plan.is_weight[source]]
+    return role_of_weight(plan.name[weights[0]]) if weights else ""
 
 
 def _rows(plan: PlanTable, n_layers: int) -> Ints:
@@ -186,7 +200,9 @@ def _merge(layers: list[list[Role]]) -> tuple[list[Role], list[list[int]], list[
     )
 
 
-def _matching(merged: list[Role], sequence: tuple[Role, ...]) -> list[tuple[str, int, int, int, int]]:
+def _matching(
+    merged: list[Role], sequence: tuple[Role, ...]
+) -> Sequence[tuple[str, int, int, int, int]]:
     return difflib.SequenceMatcher(None, merged, sequence, autojunk=False).get_opcodes()
 
 
@@ -230,12 +246,12 @@ def _columns(
     column: Ints,
 ) -> tuple[Column, ...]:
     in_layer = (row > 0) & (row <= len(layers))
-    can_cut = np.zeros(len(merged), bool)
-    touches_cache = np.zeros(len(merged), bool)
+    can_cut: Bools = np.zeros(len(merged), bool)
+    touches_cache: Bools = np.zeros(len(merged), bool)
     can_cut[column[in_layer & _reads_weight(plan, computed)]] = True
     touches_cache[column[in_layer & _touches_cache(plan, computed)]] = True
-    can_cut |= touches_cache
-    can_cut[1:] |= touches_cache[:-1]
+    np.logical_or(can_cut, touches_cache, out=can_cut)
+    np.logical_or(can_cut[1:], touches_cache[:-1], out=can_cut[1:])
     present = np.bincount(column[in_layer], minlength=len(merged))
     return tuple(
         Column(
@@ -249,18 +265,18 @@ def _columns(
     )
 
 
-def _reads_weight(plan: PlanTable, nodes: Ints) -> npt.NDArray[np.bool_]:
+def _reads_weight(plan: PlanTable, nodes: Ints) -> Bools:
     src = plan.src[plan.n_leafs + nodes]
-    result: npt.NDArray[np.bool_] = ((src >= 0) & plan.is_weight[src]).any(axis=1)
+    result: Bools = ((src >= 0) & plan.is_weight[src]).any(axis=1)
     return result
 
 
-def _touches_cache(plan: PlanTable, nodes: Ints) -> npt.NDArray[np.bool_]:
+def _touches_cache(plan: PlanTable, nodes: Ints) -> Bools:
     """Whether a node writes into a leaf (its own view source) or reads a view of one."""
     slots = plan.n_leafs + nodes
     roots = np.concatenate([plan.view_src[slots][:, None], _view_roots(plan, slots)], axis=1)
     leaf = (roots >= 0) & (roots < plan.n_leafs) & ~plan.is_weight[roots] & ~plan.is_input[roots]
-    result: npt.NDArray[np.bool_] = leaf.any(axis=1)
+    result: Bools = leaf.any(axis=1)
     return result
 
 
@@ -284,7 +300,7 @@ def _groups(columns: tuple[Column, ...]) -> tuple[Group, ...]:
 
 
 def _is_feed_forward(role: Role) -> bool:
-    return role.name.startswith("ffn") or (is_glu(role.op) and not role.name)
+    return role.name.startswith("ffn")
 
 
 def _leads_into(before: Role, after: Role) -> bool:

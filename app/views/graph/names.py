@@ -14,6 +14,9 @@ _LAYER_SUFFIX = re.compile(r"-\d+(?=$| \()")
 _CACHE_LAYER = re.compile(r"_l\d+\b")
 _ANONYMOUS = re.compile(r"node_\d+$")
 _WEIGHT = re.compile(r"(?:blk\.\d+\.)?(.*?)(?:\.weight|\.bias)?$")
+TIMES = "\u00d7"
+"""The multiplication sign; escaped, since it looks like an x."""
+
 _PREFIX = re.compile(r"^(?:ffn_moe_|ffn_|attn_)")
 
 
@@ -58,8 +61,8 @@ _BY_OP = {
     "SOFT_MAX": Head("softmax", "s", "softmax"),
     "ADD": Head("+", "+", "+"),
     "ADD_ID": Head("+", "+", "+"),
-    "MUL": Head("×", "×", "×"),
-    "SCALE": Head("×c", "×", "×c"),
+    "MUL": Head(TIMES, TIMES, TIMES),
+    "SCALE": Head(TIMES + "c", TIMES, TIMES + "c"),
     "GET_ROWS": Head("rows", "r", "rows"),
     "ARGSORT": Head("sort", "s", "sort"),
     "SUM_ROWS": Head("sum", "Σ", "sum"),
@@ -101,12 +104,13 @@ def head_of(role: str, op: str) -> Head:
     if cache is not None:
         return cache
     if op == "MUL" and "norm" in role:
-        return Head("×w", "×", "×w")
+        return Head(TIMES + "w", TIMES, TIMES + "w")
     if is_glu(op):
         return Head("glu", "g", "glu")
     if op in ("MUL_MAT", "MUL_MAT_ID"):
-        return _BY_ROLE.get(role) or _from_text(_PREFIX.sub("", role) or "×W")
-    return _BY_OP.get(op) or _from_text(_PREFIX.sub("", role) or op.lower())
+        return _BY_ROLE.get(role) or _from_text(_PREFIX.sub("", role) or TIMES + "W")
+    bare = _PREFIX.sub("", role).split("(")[0].strip()
+    return _BY_OP.get(op) or _from_text(bare or op.lower())
 
 
 def _cache_head(role: str, op: str) -> Head | None:

@@ -135,16 +135,17 @@ def must_stop(control: int) -> bool:
 
 @helper
 def halt(control: int, i_row: int, nth: int) -> None:
-    """Thread 0, before row `i_row`: tell the others, who wait at the next barrier, and meet there.
+    """Thread 0, after row `i_row`: tell the others at the next barrier that no row follows.
 
-    They meet twice: nobody may go on before everyone has read HALT. Behind the last row they
-    return without reading it.
+    Rows up to that barrier are thread 0's alone, so nobody has begun what is left out. They meet
+    twice: thread 0 may not go on before everyone has read HALT. Behind the last row they return
+    without reading it.
     """
     n_rows, table = load_i64(control + N_ROWS), load_i64(control + TABLE)
     i_barrier = i_row
     while load_i64(table + i_barrier * ROW_BYTES + FLAGS) & BARRIER == 0:
         i_barrier += 1
-    store_i64(control + NEXT, i_row)
+    store_i64(control + NEXT, i_row + 1)
     atomic_store(control + HALT, i_barrier)
     if nth > 1:
         meet(control, nth)
@@ -160,9 +161,6 @@ def lead(control: int, nth: int) -> int:
     clock_id = load_i64(control + CLOCK_ID)
     for i_row in range(n_rows):
         row = table + i_row * ROW_BYTES
-        if must_stop(control):
-            halt(control, i_row, nth)
-            return STOPPED
         store_i64(ticks + 8 * i_row, read_clock(clock, clock_id, control + TIMESPEC))
         flags = load_i64(row + FLAGS)
         n_threads = nth
@@ -172,6 +170,9 @@ def lead(control: int, nth: int) -> int:
         if status != 0:
             store_i64(control + STATUS_ROW, i_row)
             atomic_store(control + STATUS, status)
+        if i_row + 1 < n_rows and must_stop(control):
+            halt(control, i_row, nth)
+            return STOPPED
         if nth > 1 and flags & BARRIER != 0:
             meet(control, nth)
     store_i64(ticks + 8 * n_rows, read_clock(clock, clock_id, control + TIMESPEC))

@@ -98,7 +98,7 @@ def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
         3: lambda typingctx, a, b, c: resolve(a, b, c),
         4: lambda typingctx, a, b, c, d: resolve(a, b, c, d),
         6: lambda typingctx, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
-        7: lambda typingctx, a, b, c, d, e, f, g: resolve(a, b, c, d, e, f, g),
+        8: lambda typingctx, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),
     }
     return cast("Operation", intrinsic(by_arity[n_params]))
 
@@ -284,8 +284,6 @@ store_i8 = define(_store_truncated(_I8), types.void, types.int64, types.int64)
 
 load_f32v = define(_load_vector(F32V.llvm), F32V, types.int64)
 load_f16v = define(_load_halfs(LANES), F32V, types.int64)
-load_i8v = define(_load_vector(I8V.llvm), I8V, types.int64)
-load_f32x8 = define(_load_vector(F32X8.llvm), F32X8, types.int64)
 load_i8x16 = define(_load_vector(I8X16.llvm), I8X16, types.int64)
 load_i8x32 = define(_load_vector(I8X32.llvm), I8X32, types.int64)
 store_f32v = define(_store_scalar, types.void, types.int64, F32V)
@@ -397,9 +395,7 @@ larger_or_nan = define_like_first(2, _larger_or_nan)
 absolute = define_like_first(1, _absolute)
 exp = define_like_first(1, _exp)
 splat = define(lambda b, a: broadcast(b, a[0], LANES), F32V, types.float32)
-splat_x8 = define(lambda b, a: broadcast(b, a[0], 8), F32X8, types.float32)
 sum_lanes = define(_sum, types.float32, F32V)
-sum_lanes_x8 = define(_sum, types.float32, F32X8)
 max_lanes = define(_reduce(_larger), types.float32, F32V)
 max_lanes_or_nan = define(_reduce(_larger_or_nan), types.float32, F32V)
 
@@ -488,14 +484,11 @@ def _store_nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> None:
         b.store(value, pointer(b, at(b, address, 64 * i_half), floats), align=1)
 
 
-dot_bytes = define(lambda b, a: dot(b, *a), I32X8, I32X8, I8X32, I8X32)
 bias_bytes = define(
     lambda b, a: b.xor(a[0], constant(a[0].type, BYTE_BIAS)) if BYTE_BIAS else a[0], I8X32, I8X32
 )
 """Signed bytes plus BYTE_BIAS."""
 nibbles = define(_nibbles, I8X32, I8X16)
-zeros_i32x8 = define(lambda b, a: constant(I32X8.llvm, 0), I32X8)
-to_float_x8 = define(lambda b, a: b.sitofp(a[0], F32X8.llvm), F32X8, I32X8)
 store_rounded = define(_store_rounded, types.void, types.int64, F32V)
 round_even = define_like_first(1, _round_even)
 load_bytes_as_f32v = define(_bytes_to_floats, F32V, types.int64)

@@ -42,7 +42,12 @@ class ThreadPool:
         self._set(interpreter.STOP_WORD, address)
 
     def run(self, table: int, n_rows: int, ticks: int) -> int:
-        """Walk a table; give back DONE, STOPPED, or BAD_STATUS (see `failure`)."""
+        """Walk a table; give back DONE, STOPPED, or BAD_STATUS (see `failure`).
+
+        A stop that comes during the last row changes nothing: the split is computed.
+        """
+        if self._stop_is_set():
+            return interpreter.STOPPED
         self._start_workers()
         for offset, value in (
             (interpreter.N_ROWS, n_rows),
@@ -88,6 +93,11 @@ class ThreadPool:
             if self._get(interpreter.QUIT):
                 return
             self._wake[ith].acquire()
+
+    def _stop_is_set(self) -> bool:
+        # Looked at here too: once a split is announced, the others begin its first row.
+        address = self._get(interpreter.STOP_WORD)
+        return address != 0 and ctypes.c_int64.from_address(address).value != 0
 
     def _next_job(self) -> None:
         """Number the next split and wake whoever sleeps."""

@@ -34,9 +34,10 @@ PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 
 
 class Launch(NamedTuple):
-    """A kernel with its arguments bound; `global_size` counts items, whole groups."""
+    """A kernel and what it is launched with; `global_size` counts items, whole groups."""
 
     kernel: cl.Kernel
+    args: tuple[object, ...]
     global_size: tuple[int, int, int]
     local_size: tuple[int, int, int]
 
@@ -64,7 +65,7 @@ class OpenClBackend(Backend):
         with driver_errors(self.name, f"compute split {graph.uid}"):
             commands = self._enqueue(launches)
             self._queue.flush()
-        return self._track(*commands)
+        return self._track(commands[0], commands[-1])
 
     def synchronize(self) -> None:
         """Block until the queue is empty; every completion has been told when this returns."""
@@ -72,7 +73,7 @@ class OpenClBackend(Backend):
             self._queue.finish()
         while self._unfinished:
             self._unfinished.popleft().fire()
-        self.device.clock.refresh()
+        self.device.events.clock.refresh()
 
     def set_tensor_async(self, place: Place, data: Bytes) -> Event:
         """Queue a write; `data` is kept alive until it is done, and must not change before."""
@@ -150,8 +151,9 @@ class OpenClBackend(Backend):
         warm_up(self, on_progress)
 
     def dispose(self) -> None:
-        """Finish the queue; buffers and programs stay with the device."""
+        """Finish the queue and let every callback come; buffers stay with the device."""
         self.synchronize()
+        self.device.events.callbacks.wait_until_paid()
 
     def _compile(self, graph: SplitGraph) -> tuple[Launch, ...]:
         nodes = (n for n in graph.nodes if n.op not in EMPTY_OPS and n.n_elems > 0)
@@ -161,28 +163,28 @@ class OpenClBackend(Backend):
             )
 
     def _bind(self, call: KernelCall) -> Launch:
-        """A kernel object of its own for the call, so that arguments are set once."""
-        kernel = self.device.programs.kernel(call.program, call.kernel)
+        """The call with its kernel found, buffers and numbers as the driver takes them."""
         types = [None if isinstance(a, Place) else a.dtype for a in call.args]
-        kernel.set_scalar_arg_dtypes(types)
-        kernel.set_args(*(_own(a).memory if isinstance(a, Place) else a for a in call.args))
+        kernel = self.device.programs.kernel(call.program, call.kernel, types)
+        args = tuple(_own(a).memory if isinstance(a, Place) else a.item() for a in call.args)
         group = self.device.tuning.group_items
         items = ceil_div(call.items[0], group) * group
-        return Launch(kernel, (items, call.items[1], call.items[2]), (group, 1, 1))
+        return Launch(kernel, args, (items, call.items[1], call.items[2]), (group, 1, 1))
 
-    def _enqueue(self, launches: tuple[Launch, ...]) -> tuple[cl.Event, cl.Event]:
-        """Queue the launches; the first and the last command."""
-        queue, enqueue = self._queue, cl.enqueue_nd_range_kernel
-        first = last = enqueue(queue, *launches[0])
-        for kernel, global_size, local_size in launches[1:]:
-            last = enqueue(queue, kernel, global_size, local_size)
-        return first, last
+    def _enqueue(self, launches: tuple[Launch, ...]) -> list[cl.Event]:
+        """Queue the launches; their commands."""
+        commands: list[cl.Event] = []
+        for kernel, args, global_size, local_size in launches:
+            kernel.set_args(*args)
+            command = cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
+            commands.append(command)
+        return commands
 
     def _track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""
         while self._unfinished and self._unfinished[0].is_done:
             self._unfinished.popleft().fire()
-        event = CommandEvent(first, last, self.device.clock, self.name)
+        event = CommandEvent(first, last, self.device.events)
         self._unfinished.append(event)
         return event
 

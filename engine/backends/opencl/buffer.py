@@ -90,7 +90,7 @@ class OpenClBuffer(Buffer):
             self._device.note_released(self.size)
 
     def _done(self, command: cl.Event) -> Event:
-        return CommandEvent(command, command, self._device.clock, self._device.name)
+        return CommandEvent(command, command, self._device.events)
 
 
 class OpenClBufferType(BufferType):

@@ -11,9 +11,9 @@ import pyopencl as cl
 
 from engine.backend.interface import Device
 from engine.backends.opencl.buffer import OpenClBufferType
-from engine.backends.opencl.clock import DeviceClock, Reading, detect_clock
+from engine.backends.opencl.clock import Reading, detect_clock
 from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING, Tuning
-from engine.backends.opencl.events import END, StreamEvent, command_ns
+from engine.backends.opencl.events import END, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
 from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceFacts, DeviceType
@@ -47,7 +47,7 @@ class OpenClDevice(Device):
         self.tuning: Tuning = CPU_TUNING if found.is_cpu else GPU_TUNING
         self.programs = Programs(context, found.handle, name, self.tuning.build_options)
         self.transfer_queue = cl.CommandQueue(context, found.handle, properties=PROFILING)
-        self.clock: DeviceClock = detect_clock(self._read_clock)
+        self.events = EventSource(name, detect_clock(self._read_clock))
         self._held_bytes = 0
         self._facts = _describe(reg.name, name, found, OpenClRules(name, offload_min_batch))
         self._buffer_type = OpenClBufferType(self, self._facts.buft)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
@@ -20,6 +22,54 @@ START = cl.profiling_info.START
 END = cl.profiling_info.END
 COMPLETE = cl.command_execution_status.COMPLETE
 
+LONGEST_WAIT_S = 10.0
+"""How long the end of the process waits for callbacks that the driver owes."""
+
+
+class OwedCallbacks:
+    """Counts the callbacks that the driver still owes.
+
+    pyopencl calls back on threads of its own; one that asks for Python's lock while the process
+    ends aborts it. So the end of the process waits until all have come.
+    """
+
+    def __init__(self) -> None:
+        self._owed = 0
+        self._changed = threading.Condition()
+
+    def owe(self) -> None:
+        """One more is to come."""
+        with self._changed:
+            self._owed += 1
+
+    def pay(self) -> None:
+        """One has come."""
+        with self._changed:
+            self._owed -= 1
+            self._changed.notify_all()
+
+    def wait_until_paid(self, timeout_s: float = LONGEST_WAIT_S) -> bool:
+        """Whether none is owed any more within `timeout_s`."""
+        with self._changed:
+            waited = self._owed > 0
+            paid = self._changed.wait_for(lambda: self._owed == 0, timeout_s)
+        if waited:
+            # The thread that paid last has a few instructions left before it lets go of the lock.
+            time.sleep(0.005)
+        return paid
+
+
+@dataclass(frozen=True, slots=True)
+class EventSource:
+    """What the events of one device have in common."""
+
+    device_name: str
+    clock: DeviceClock
+    callbacks: OwedCallbacks = field(default_factory=OwedCallbacks)
+
+    def __post_init__(self) -> None:
+        atexit.register(self.callbacks.wait_until_paid)
+
 
 class CommandEvent(Event):
     """A run of commands in one queue, from the start of `first` to the end of `last`.
@@ -28,15 +78,12 @@ class CommandEvent(Event):
     thread or one that waits, calls the functions, once each.
     """
 
-    __slots__ = ("_clock", "_device_name", "_first", "_fns", "_last", "_lock", "_watched")
+    __slots__ = ("_first", "_fns", "_last", "_lock", "_source", "_watched")
 
-    def __init__(
-        self, first: cl.Event, last: cl.Event, clock: DeviceClock, device_name: str
-    ) -> None:
+    def __init__(self, first: cl.Event, last: cl.Event, source: EventSource) -> None:
         self._first = first
         self._last = last
-        self._clock = clock
-        self._device_name = device_name
+        self._source = source
         self._fns: list[Callable[[Completion], None]] = []
         self._lock = threading.Lock()
         self._watched = False
@@ -58,7 +105,7 @@ class CommandEvent(Event):
 
     def synchronize(self) -> None:
         """Block until the last command is done."""
-        with driver_errors(self._device_name, "finish its work"):
+        with driver_errors(self._source.device_name, "finish its work"):
             self._last.wait()
         self.fire()
 
@@ -70,6 +117,7 @@ class CommandEvent(Event):
             self.fire()
         elif not self._watched:
             self._watched = True
+            self._source.callbacks.owe()
             self._last.set_callback(COMPLETE, self._on_status)
 
     def fire(self) -> None:
@@ -84,17 +132,21 @@ class CommandEvent(Event):
     def _on_status(self, status: int) -> None:
         """The driver's thread: the work is done or has been given up."""
         del status
-        self.fire()
+        try:
+            self.fire()
+        finally:
+            self._source.callbacks.pay()
 
     def _completion(self) -> Completion:
+        clock = self._source.clock
         try:
-            start = self._clock.to_host(command_ns(self._first, START))
-            end = self._clock.to_host(command_ns(self._last, END))
+            start = clock.to_host(command_ns(self._first, START))
+            end = clock.to_host(command_ns(self._last, END))
         except cl.Error:
             # Work that the device gave up has no times; synchronize() tells the error.
             now_ns = time.monotonic_ns()
             return Completion(now_ns, now_ns)
-        return Completion(start, max(start, end), clock_converted=self._clock.converted)
+        return Completion(start, max(start, end), clock_converted=clock.converted)
 
 
 def command_ns(command: cl.Event, moment: cl.profiling_info) -> int:

@@ -43,12 +43,22 @@ class Programs:
         self._device_name = device_name
         self._options = tuple(options)
         self._built: dict[ProgramKey, cl.Program] = {}
+        self._kernels: dict[tuple[ProgramKey, str], cl.Kernel] = {}
 
-    def kernel(self, key: ProgramKey, name: str) -> cl.Kernel:
-        """A new kernel object; builds its program first if need be."""
-        if key not in self._built:
-            self._built[key] = self._build_family(key)
-        return cl.Kernel(self._built[key], name)
+    def kernel(self, key: ProgramKey, name: str, arg_types: Sequence[object]) -> cl.Kernel:
+        """The kernel object of that name; builds its program first if need be.
+
+        There is one object a kernel, whose arguments are set before each launch (2 us for 26 of
+        them): making one takes pyopencl half a millisecond, which a graph of 600 nodes would feel.
+        `arg_types` are numpy dtypes, None for buffers; they are set once.
+        """
+        if (key, name) not in self._kernels:
+            if key not in self._built:
+                self._built[key] = self._build_family(key)
+            kernel = cl.Kernel(self._built[key], name)
+            kernel.set_scalar_arg_dtypes(list(arg_types))
+            self._kernels[key, name] = kernel
+        return self._kernels[key, name]
 
     def _build_family(self, key: ProgramKey) -> cl.Program:
         family, option = key

@@ -120,7 +120,8 @@ def _rows_by_tile(p: int, y: int, w: int, i2: int, i3: int, n_rows: int, scratch
         for c in range(0, n_columns, FLOAT_COLUMNS):
             count = min(FLOAT_COLUMNS, n_columns - c)
             x = row_at(p, SRC1, c, i2, i3) + 4 * k
-            float_tile(panel, 4 * LANES, x, x_stride, count, end - k, sums + 4 * LANES * c)
+            target = sums + 4 * LANES * c
+            float_tile(panel, 4 * LANES, x, x_stride, count, end - k, target, 4 * LANES)
     store_tile(y, y_stride, sums, n_rows, n_columns)
 
 

@@ -11,29 +11,26 @@ from engine.backends.cpu.simd import (
     BYTE_BIAS,
     LANES,
     bias_bytes,
-    dot_bytes,
-    fma,
     load_f16,
-    load_f32,
     load_f32v,
     load_i8x16,
     load_i8x32,
     load_i64,
     nibbles,
-    splat_x8,
     store_f32,
     store_f32_part,
     store_f32v,
     store_i8x32,
     store_i64,
-    sum_lanes_x8,
-    to_float_x8,
-    zeros_i32x8,
 )
 from engine.backends.cpu.tiles import (
     BYTE_COLUMNS,
     PANEL_BLOCK_BYTES,
+    ROW_TILE,
     byte_tile,
+    row_tile_q4_0,
+    row_tile_q4_1,
+    row_tile_q8_0,
     store_transposed,
 )
 
@@ -45,65 +42,18 @@ TILE_FROM_COLUMNS = 4
 
 
 @helper
-def _dot_q4_0(w: int, x: int, n_blocks: int) -> float:
-    total, offsets = splat_x8(_ZERO), _ZERO
-    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
-    for block in range(n_blocks):
-        scale = load_f16(w)
-        dots = dot_bytes(zeros_i32x8(), nibbles(load_i8x16(w + 2)), load_i8x32(x))
-        factor = splat_x8(scale * load_f32(scales + 4 * block))
-        total = fma(to_float_x8(dots), factor, total)
-        offsets += scale * load_f32(sums + 4 * block)
-        w += 18
-        x += 32
-    return sum_lanes_x8(total) + _Q4_0_OFFSET * offsets
-
-
-@helper
-def _dot_q4_1(w: int, x: int, n_blocks: int) -> float:
-    total, offsets = splat_x8(_ZERO), _ZERO
-    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
-    for block in range(n_blocks):
-        dots = dot_bytes(zeros_i32x8(), nibbles(load_i8x16(w + 4)), load_i8x32(x))
-        factor = splat_x8(load_f16(w) * load_f32(scales + 4 * block))
-        total = fma(to_float_x8(dots), factor, total)
-        offsets += load_f16(w + 2) * load_f32(sums + 4 * block)
-        w += 20
-        x += 32
-    return sum_lanes_x8(total) + offsets
-
-
-@helper
-def _dot_q8_0(w: int, x: int, n_blocks: int) -> float:
-    total, offsets = splat_x8(_ZERO), _ZERO
-    scales, sums = x + 32 * n_blocks, x + 36 * n_blocks
-    for block in range(n_blocks):
-        scale = load_f16(w)
-        dots = dot_bytes(zeros_i32x8(), bias_bytes(load_i8x32(w + 2)), load_i8x32(x))
-        factor = splat_x8(scale * load_f32(scales + 4 * block))
-        total = fma(to_float_x8(dots), factor, total)
-        offsets += scale * load_f32(sums + 4 * block)
-        w += 34
-        x += 32
-    if BYTE_BIAS == 0:
-        return sum_lanes_x8(total)
-    return sum_lanes_x8(total) + _Q8_0_OFFSET * offsets
-
-
-@helper
 def _rows_by_column(
     kind: int, y: int, w: int, w_stride: int, x: int, n_blocks: int, n_rows: int
 ) -> None:
     """One column: y[r] = row r of w . x."""
-    for r in range(n_rows):
-        row = w + r * w_stride
+    for r in range(0, n_rows, ROW_TILE):
+        rows, count, target = w + r * w_stride, min(ROW_TILE, n_rows - r), y + 4 * r
         if kind == KIND_Q4_0:
-            value = _dot_q4_0(row, x, n_blocks)
+            row_tile_q4_0(rows, w_stride, count, x, n_blocks, target)
         elif kind == KIND_Q4_1:
-            value = _dot_q4_1(row, x, n_blocks)
+            row_tile_q4_1(rows, w_stride, count, x, n_blocks, target)
         else:
-            value = _dot_q8_0(row, x, n_blocks)
-        store_f32(y + 4 * r, value)
+            row_tile_q8_0(rows, w_stride, count, x, n_blocks, target)
 
 
 @helper

@@ -30,12 +30,12 @@ _LARGEST = np.float32(127.0)
 
 @helper
 def quantize_row(target: int, x: int, n_blocks: int) -> None:
-    """Write n_blocks * 32 bytes q, then n_blocks scales d = max|x| / 127, then n_blocks d * sum(q).
+    """Write n_blocks * 32 bytes q, then for each block the pair d = max|x| / 127 and d * sum(q).
 
     Rounds to nearest even. A block with NaN or infinity gets that as its scale.
     Source: ggml's q8_0 and q8_1, with scales kept in f32.
     """
-    scales, sums = target + 32 * n_blocks, target + 36 * n_blocks
+    pairs = target + 32 * n_blocks
     for block in range(n_blocks):
         top = splat(_ZERO)
         for i in range(0, 32, LANES):
@@ -49,8 +49,8 @@ def quantize_row(target: int, x: int, n_blocks: int) -> None:
             value = fmul(load_f32v(x + 128 * block + 4 * i), factor)
             store_rounded(target + 32 * block + i, value)
             total = fadd(total, round_even(value))
-        store_f32(scales + 4 * block, scale)
-        store_f32(sums + 4 * block, sum_lanes(total) * scale)
+        store_f32(pairs + 8 * block, scale)
+        store_f32(pairs + 8 * block + 4, sum_lanes(total) * scale)
 
 
 @kernel

@@ -2,7 +2,8 @@
 //
 // mul_mat_vec   item = some rows and one column: weights are read once, straight from their blocks
 // mul_mat_tile  item = TILE_ROWS rows and many columns: the rows are unpacked once into scratch and
-//               used for TILE_COLUMNS columns at a time, so their sums stay in registers
+//               used for TILE_COLUMNS columns at a time, so their sums stay in registers. For CPU
+//               devices: a GPU has no place for so much scratch in every item.
 
 #define MATRICES \
     global const char *w_buf, ulong w_off, global const char *x_buf, ulong x_off, \
@@ -59,6 +60,7 @@ kernel void mul_mat_vec(MATRICES, int rows_per_item)
     }
 }
 
+#if defined(DEVICE_CPU)
 #define TILE_ROWS 4
 #define TILE_COLUMNS 4
 #define TILE_K 1024
@@ -95,7 +97,7 @@ kernel void mul_mat_tile(MATRICES, int columns_per_item)
     const int column_begin = get_global_id(1) * columns_per_item;
     const int column_end = min(column_begin + columns_per_item, n_columns);
     if (row0 >= n_rows) return;
-    float rows[TILE_ROWS * TILE_K];
+    float rows[TILE_ROWS * TILE_K] __attribute__((aligned(64)));
     for (int k0 = 0; k0 < k; k0 += TILE_K) {
         const int part_k = min(TILE_K, k - k0);
         const int whole = part_k & ~7;
@@ -120,3 +122,4 @@ kernel void mul_mat_tile(MATRICES, int columns_per_item)
         }
     }
 }
+#endif

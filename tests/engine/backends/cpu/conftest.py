@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=[1, 2, 3], ids=["1 thread", "2 threads", "3 threads"])
 def backend(request: SubRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[CpuBackend]:
-    """A backend that shares even the smallest row among its threads."""
-    monkeypatch.setattr(table, "PARALLEL_FROM", 1)
+    """A backend that shares even small rows among its threads."""
+    monkeypatch.setattr(table, "PARALLEL_FROM", 8)
     monkeypatch.setattr(table, "PARALLEL_FROM_PRODUCTS", 1)
     made = CpuBackend(create().devices()[0], request.param)
     yield made

@@ -169,20 +169,34 @@ def test_a_stop_takes_effect_between_operations_and_leaves_the_backend_usable(ba
     assert (split.read(nodes[-1]) == 3.0).all()
 
 
-def test_stopping_at_every_place_never_hangs(split):
-    for n_threads in (1, 2):
-        backend = new_backend(n_threads)
-        for n_before in range(4):
-            nodes = chain(split, 4)
-            table = split.leaf(np.zeros((1, 1, 4, 2)))
-            rows, ids = split.leaf(np.ones((1, 1, 1, 2))), split.leaf(np.array([0]), TensorType.I64)
-            stop = build.set_rows(table, rows, ids)
-            graph = split.graph(*nodes[:n_before], stop, *nodes[n_before:])
-            place = graph.place_of(table)
-            backend.set_stop_word(place.buffer.address + place.offset)
-            with pytest.raises(Stopped):
-                backend.graph_compute(graph)
-        backend.dispose()
+@pytest.mark.parametrize("n_before", range(4))
+def test_a_stop_at_any_place_lets_nothing_behind_it_run(backend, split, n_before):
+    nodes = chain(split, 4)
+    table = split.leaf(np.zeros((1, 1, 4, 2)))
+    rows, ids = split.leaf(np.ones((1, 1, 1, 2))), split.leaf(np.array([0]), TensorType.I64)
+    stop = build.set_rows(table, rows, ids)
+    graph = split.graph(*nodes[:n_before], stop, *nodes[n_before:])
+    place = graph.place_of(table)
+    backend.set_stop_word(place.buffer.address + place.offset)
+
+    with pytest.raises(Stopped):
+        backend.graph_compute(graph)
+
+    ran = [bool(split.read(node).any()) for node in nodes]
+    assert ran == [i < n_before for i in range(4)]
+
+
+def test_a_stop_during_the_last_operation_comes_too_late(backend, split):
+    nodes = chain(split, 2)
+    table = split.leaf(np.zeros((1, 1, 4, 2)))
+    rows, ids = split.leaf(np.ones((1, 1, 1, 2))), split.leaf(np.array([0]), TensorType.I64)
+    graph = split.graph(*nodes, build.set_rows(table, rows, ids))
+    place = graph.place_of(table)
+    backend.set_stop_word(place.buffer.address + place.offset)
+
+    backend.graph_compute(graph)
+
+    assert (split.read(nodes[-1]) == 2.0).all()
 
 
 def test_node_times_follow_one_another_inside_the_split(backend, split):

@@ -1,0 +1,57 @@
+"""What a command is."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Need(enum.Flag):
+    """What must be so for a command to be usable."""
+
+    NOTHING = 0
+    MODEL = enum.auto()
+    """A model is open."""
+    PLAN = enum.auto()
+    """It has been planned."""
+    RUNNABLE = enum.auto()
+    """Its weights are here."""
+    IDLE = enum.auto()
+    """Nothing runs."""
+    BUSY = enum.auto()
+    """Something runs that can be stopped."""
+    TRACE = enum.auto()
+    """A run was recorded."""
+    ENGINE = enum.auto()
+    """The engine answers."""
+
+
+WHY_NOT: dict[Need, str] = {
+    Need.ENGINE: "the engine is not ready",
+    Need.MODEL: "open a model first",
+    Need.PLAN: "this model has no plan",
+    Need.RUNNABLE: "the file does not hold the weights",
+    Need.IDLE: "applies when the run has ended",
+    Need.BUSY: "nothing is running",
+    Need.TRACE: "nothing measured yet",
+}
+"""Why a command is disabled, in the order in which it is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSpec:
+    """One command. `keys` are portable key sequences, the first of them is shown."""
+
+    id: str
+    text: str
+    tip: str
+    keys: tuple[str, ...] = ()
+    needs: Need = Need.NOTHING
+    icon: str = ""
+    checkable: bool = False
+    group: str = ""
+    """Commands of one group exclude each other."""
+
+
+SEPARATOR = ""
+"""In a menu: a line."""

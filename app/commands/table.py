@@ -1,0 +1,80 @@
+"""The commands and the menus."""
+
+from __future__ import annotations
+
+from app.commands.spec import SEPARATOR, ActionSpec, Need
+
+_RUN = Need.ENGINE | Need.MODEL | Need.PLAN | Need.RUNNABLE | Need.IDLE
+_OPEN = Need.ENGINE | Need.IDLE
+
+ACTIONS: tuple[ActionSpec, ...] = (
+    ActionSpec("open", "Open…", "Open a GGUF file", ("Ctrl+O",), _OPEN, "open"),
+    ActionSpec("open_demo", "Demo model", "Open the demo model; it is fetched once", needs=_OPEN),
+    ActionSpec("quit", "Quit", "Close the window and end the engine", ("Ctrl+Q",)),
+    ActionSpec("undo", "Undo", "Undo the last change of an option", ("Ctrl+Z",), icon="undo"),
+    ActionSpec("redo", "Redo", "Do it again", ("Ctrl+Y", "Ctrl+Shift+Z"), icon="redo"),
+    ActionSpec(
+        "copy_command", "Copy as llama.cpp command", "Copy the command line with these options",
+        ("Ctrl+Shift+C",), Need.MODEL | Need.PLAN, "copy",
+    ),
+    ActionSpec(
+        "batch_prompt", "Prompt batch", "Show the plan of a prompt batch", ("Ctrl+1",), Need.PLAN,
+        checkable=True, group="batch",
+    ),
+    ActionSpec(
+        "batch_token", "One token", "Show the plan of one token", ("Ctrl+2",), Need.PLAN,
+        checkable=True, group="batch",
+    ),
+    ActionSpec("next_pane", "Next pane", "Go to the next pane", ("F6",)),
+    ActionSpec("previous_pane", "Previous pane", "Go to the pane before", ("Shift+F6",)),
+    ActionSpec(
+        "theme_system", "As the system", "Follow the system's colours", checkable=True,
+        group="theme",
+    ),
+    ActionSpec("theme_light", "Light", "Light colours", checkable=True, group="theme"),
+    ActionSpec("theme_dark", "Dark", "Dark colours", checkable=True, group="theme"),
+    ActionSpec(
+        "switch_theme", "Switch light and dark", "The other colours", ("Ctrl+Shift+L",)
+    ),
+    ActionSpec("reset_layout", "Reset layout", "Put every pane back in its place"),
+    ActionSpec("run", "Run", "Run the prompt", ("F5",), _RUN, "run"),
+    ActionSpec("stop", "Stop", "Stop what is running", ("Shift+F5", "Esc"), Need.BUSY, "stop"),
+    ActionSpec(
+        "op_offload", "op_offload", "Run operations of CPU layers on the GPU in large batches",
+        ("Ctrl+Shift+O",), Need.ENGINE | Need.PLAN, checkable=True,
+    ),
+    ActionSpec("restart_engine", "Restart engine", "End the engine's process and start it anew"),
+    ActionSpec(
+        "export", "Export trace…", "Write the recorded run for Perfetto", ("Ctrl+E",),
+        Need.ENGINE | Need.TRACE | Need.IDLE, "export",
+    ),
+    ActionSpec(
+        "export_chrome", "Export as Chrome trace…", "Write the recorded run as Chrome JSON",
+        needs=Need.ENGINE | Need.TRACE | Need.IDLE,
+    ),
+    ActionSpec("manual", "Manual", "What the window shows, in one page", ("F1",)),
+    ActionSpec("keys", "Keys", "Every command and its keys", ("?", "Ctrl+F1")),
+    ActionSpec("about", "About Splitscope", "Version and licence"),
+)  # fmt: skip
+
+RECENT = "recent"
+PANES = "panes"
+THEME = "theme"
+"""Places in a menu for what is made elsewhere: recent files, the panes' switches, themes."""
+
+MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("File", ("open", "open_demo", RECENT, SEPARATOR, "quit")),
+    ("Edit", ("undo", "redo", SEPARATOR, "copy_command")),
+    (
+        "View",
+        (
+            "batch_prompt", "batch_token", SEPARATOR, PANES, "next_pane", "previous_pane",
+            SEPARATOR, THEME, "reset_layout",
+        ),
+    ),
+    ("Run", ("run", "stop", SEPARATOR, "op_offload", SEPARATOR, "restart_engine")),
+    ("Trace", ("export", "export_chrome")),
+    ("Help", ("manual", "keys", SEPARATOR, "about")),
+)  # fmt: skip
+
+THEME_MENU = ("theme_system", "theme_light", "theme_dark", SEPARATOR, "switch_theme")

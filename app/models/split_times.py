@@ -1,0 +1,65 @@
+"""How long each split of a plan took, from the spans of a run. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.core.plan import Batch
+from engine.trace.metrics import statistics, statistics_by_id
+from engine.trace.records import SpanKind, Spans
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from engine.core.table import PlanTable
+    from engine.trace.metrics import Statistics
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SplitTimes:
+    """Times of one plan's splits and copies; NaN where nothing was measured.
+
+    A prompt is read once, in one step or several: its figures are sums over them. A token's are
+    medians over `n_steps`. `wall_ns` is the same of whole steps.
+    """
+
+    n_steps: int
+    is_median: bool
+    split_ns: npt.NDArray[np.float64]
+    copy_ns: npt.NDArray[np.float64]
+    wall_ns: float
+    spans: Spans
+    """The plan's own spans."""
+
+    def of_splits(self, split_ids: npt.NDArray[np.int64]) -> Statistics | None:
+        """Statistics of several splits over all steps."""
+        mine = self.spans[self.spans["kind"] == SpanKind.SPLIT]
+        return statistics(mine[np.isin(mine["index"], split_ids)])
+
+
+def split_times(spans: Spans, plan: PlanTable) -> SplitTimes | None:
+    """The times of a plan; None when no span belongs to it."""
+    mine = spans[(spans["plan_id"] == plan.plan_id) & (spans["kind"] != SpanKind.NODE)]
+    steps = mine[mine["kind"] == SpanKind.STEP]
+    if not len(mine):
+        return None
+    is_median = plan.batch is Batch.TOKEN
+    wall = (steps["end_ns"] - steps["start_ns"]).astype(np.float64)
+    return SplitTimes(
+        n_steps=max(len(np.unique(mine["step"])), 1),
+        is_median=is_median,
+        split_ns=_column(mine, SpanKind.SPLIT, len(plan.splits), is_median=is_median),
+        copy_ns=_column(mine, SpanKind.COPY, len(plan.copies), is_median=is_median),
+        wall_ns=float(np.median(wall) if is_median else wall.sum()) if len(wall) else np.nan,
+        spans=mine,
+    )
+
+
+def _column(spans: Spans, kind: SpanKind, n: int, *, is_median: bool) -> npt.NDArray[np.float64]:
+    column = np.full(n, np.nan)
+    for (_, index), found in statistics_by_id(spans, kind).items():
+        column[index] = found.p50_ns if is_median else found.sum_ns
+    return column

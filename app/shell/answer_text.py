@@ -1,0 +1,182 @@
+"""The answer: where the operations run, does it fit, what is copied; after a run, how fast.
+
+Clauses in the markup of `markup`, most important first: a narrow window drops the last ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from app.theme.text import GIB, bytes_text, count, duration_text, mib, plural, rate_text
+from engine.core.devices import DeviceType
+from engine.core.plan import Batch
+from engine.core.summary import RunState, StopReason
+from engine.trace.metrics import StepSummary, summaries, total_parts
+from engine.trace.records import SpanKind, StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from app.state.app_state import RunInfo
+    from engine.core.plan import MemoryLedger
+    from engine.core.summary import RunSummary
+    from engine.core.table import DeviceRow, PlanSetTable, PlanTable
+    from engine.trace.records import Spans
+
+Clauses = tuple[str, ...]
+
+
+def plan_clauses(plans: PlanSetTable, batch: Batch) -> Clauses:
+    """The answer of a plan."""
+    splits = (
+        f"**{plural(len(plans.prompt.splits), 'split')}** for the prompt, "
+        f"**{count(len(plans.token.splits))}** for a token."
+    )
+    return (
+        _operations(plans.plan(batch), batch),
+        fit_clause(plans.prompt.devices, plans.memory),
+        splits,
+        f"**{bytes_text(plans.prompt.copied_bytes)}** copied per prompt batch.",
+        f", {bytes_text(plans.token.copied_bytes)} per token.",
+    )
+
+
+def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
+    """What the figures of the answer count."""
+    plan = plans.plan(batch)
+    n_views = plan.n_nodes - plan.n_computed
+    return (
+        f"{count(plan.n_nodes)} operations: {count(plan.n_computed)} compute, {count(n_views)} "
+        f"are views. Memory is planned for the worst case, a full context of "
+        f"{count(plans.n_ctx)} tokens."
+    )
+
+
+def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
+    """Whether every device has the memory it needs, and how much the fullest has to spare."""
+    known = [d for d in devices if d.memory_free]
+    needs = {device.name: memory.total(device.name) for device in known}
+    for device in known:
+        over = needs[device.name] - device.memory_free
+        if over > 0:
+            return (
+                f"**Does not fit:** {device.name} needs {mib(needs[device.name])} MiB and has "
+                f"{mib(device.memory_free)}, over by {mib(over)} MiB."
+            )
+    asked = [d for d in known if d.type is not DeviceType.CPU] or known
+    if not asked:
+        return "No device says how much memory is free."
+    tightest = min(asked, key=lambda d: d.memory_free - needs[d.name])
+    spare = tightest.memory_free - needs[tightest.name]
+    where = f" on {tightest.name}" if len(asked) > 1 else ""
+    words = bytes_text(spare) if spare >= GIB else f"{mib(spare)} MiB"
+    return f"It fits, {words} to spare{where}."
+
+
+def live_clauses(run: RunInfo) -> Clauses:
+    """The answer while something runs."""
+    if run.state is RunState.PREPARING:
+        return ("Preparing the run: loading weights and compiling kernels.",)
+    if run.state is RunState.PROMPT:
+        return (f"Reading the prompt, {plural(run.n_prompt_tokens, 'token')}.",)
+    return (
+        f"Prompt **{rate_text(run.prefill_tokens_per_s)}**.",
+        f"Generating, **{count(run.n_tokens)}** of {count(run.n_predict)} tokens, "
+        f"**{rate_text(run.decode_tokens_per_s)}** so far.",
+    )
+
+
+def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans) -> Clauses:
+    """The answer after a run. `plan` is the prompt's, for the names of lanes."""
+    clauses = [
+        f"Prompt **{rate_text(summary.prefill_tokens_per_s)}** "
+        f"({plural(len(summary.prompt_tokens), 'token')} in {duration_text(summary.prefill_ns)})."
+    ]
+    if summary.decode_step_ns:
+        median_ns = float(np.median(summary.decode_step_ns))
+        clauses.append(
+            f"Generation **{rate_text(summary.decode_tokens_per_s)}** "
+            f"({plural(len(summary.decode_step_ns), 'step')}, median {duration_text(median_ns)})."
+        )
+    if summary.stop_reason is StopReason.STOPPED:
+        clauses.append(f"Stopped after {plural(len(summary.tokens), 'token')}.")
+    shares = prompt_shares(spans)
+    if shares and plan is not None:
+        clauses.append(_shares_clause(shares, plan))
+    return tuple(clauses)
+
+
+COPIES, WAITS, REST = -1, -2, -3
+"""Places in `prompt_shares` that are no lane."""
+
+
+def prompt_shares(spans: Spans) -> dict[int, int]:
+    """Tenths of a percent of the prompt's time by lane, COPIES, WAITS and REST; 1000 in all.
+
+    Empty without a prompt step.
+    """
+    steps = prompt_steps(spans)
+    parts = total_parts(steps)
+    if not parts.wall_ns:
+        return {}
+    amounts: dict[int, int] = {}
+    for step in steps:
+        for lane in step.lanes:
+            amounts[lane.lane] = amounts.get(lane.lane, 0) + lane.exclusive_ns
+    amounts |= {COPIES: parts.copy_ns, WAITS: parts.wait_ns, REST: parts.rest_ns}
+    return _tenths(amounts)
+
+
+def prompt_steps(spans: Spans) -> tuple[StepSummary, ...]:
+    """The summaries of the prompt's steps; spans of other steps are left out first."""
+    frames = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == StepKind.PROMPT)]
+    mine = spans[np.isin(spans["step"], frames["step"]) & (spans["kind"] != SpanKind.NODE)]
+    return summaries(mine, StepKind.PROMPT)
+
+
+def _tenths(amounts: dict[int, int]) -> dict[int, int]:
+    """Tenths of a percent by the largest remainder, so that the sum is exact."""
+    total = sum(amounts.values())
+    shares = {key: 1000 * amount // total for key, amount in amounts.items()}
+    by_remainder = sorted(amounts, key=lambda key: -(1000 * amounts[key] % total))
+    for key in by_remainder[: 1000 - sum(shares.values())]:
+        shares[key] += 1
+    return shares
+
+
+def _shares_clause(shares: dict[int, int], plan: PlanTable) -> str:
+    largest_first = sorted((k for k in shares if shares[k]), key=lambda key: -shares[key])
+    parts = []
+    for place, key in enumerate(largest_first):
+        figure = f"{shares[key] / 10:.1f} %"
+        if place == 0:
+            verb = " computing" if key >= 0 else ""
+            parts.append(f"**{figure}** is {_share_name(key, plan)}{verb}")
+        else:
+            parts.append(f"{figure} {_share_name(key, plan)}")
+    return f"Of the prompt, {', '.join(parts)}."
+
+
+def _share_name(key: int, plan: PlanTable) -> str:
+    names = {COPIES: "copies", WAITS: "waits", REST: "between splits"}
+    if key in names:
+        return names[key]
+    return f"{{{key}}} {plan.devices[key].name}"
+
+
+def _operations(plan: PlanTable, batch: Batch) -> str:
+    counts = plan.nodes_per_device()
+    used = [backend_id for backend_id, n in enumerate(counts) if n]
+    start = "For one token, " if batch is Batch.TOKEN else ""
+    names = {b: f"{{{b}}} {plan.devices[b].name}" for b in used}
+    if len(used) == 1:
+        word = "all" if start else "All"
+        return f"{start}**{word} {count(plan.n_nodes)}** operations run on {names[used[0]]}."
+    first, *others = used
+    more = ", ".join(f"**{count(counts[b])}** on {names[b]}" for b in others)
+    return (
+        f"{start}**{count(counts[first])} of {count(plan.n_nodes)}** operations run on "
+        f"{names[first]}, {more}."
+    )

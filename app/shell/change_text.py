@@ -1,0 +1,96 @@
+"""The change bar: what a change of options changed, in both batches. Pure; markup of `markup`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from app.theme.text import MIB, bytes_text, count, plural, signed
+from engine.core.options import ALL_LAYERS, SPEC_BY_FIELD, Options
+
+if TYPE_CHECKING:
+    from engine.core.diff import PlanDiff, SetDiff
+
+OFFLOAD_MIN_BATCH = 32
+"""From how many tokens a GPU asks for operations whose weights lie elsewhere (ggml)."""
+
+
+def change_title(was: Options, now: Options, n_layers: int) -> str:
+    """What was changed, in llama.cpp's words: "op_offload on → off", "-ngl 2 → 31"."""
+    parts = []
+    for item in fields(Options):
+        before, after = getattr(was, item.name), getattr(now, item.name)
+        if before != after:
+            values = (_value(item.name, value, n_layers) for value in (before, after))
+            parts.append(f"{_option_name(item.name)} {' → '.join(values)}")
+    return ", ".join(parts)
+
+
+def change_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
+    """Facts for the bar, most important first."""
+    prompt = diff.prompt
+    facts = [f"**{title}**", _moved(prompt)]
+    facts += _totals(prompt)
+    facts.append(_token(diff.token, title))
+    return tuple(facts)
+
+
+def _option_name(field: str) -> str:
+    return field if SPEC_BY_FIELD[field].kind is bool else SPEC_BY_FIELD[field].flags[0]
+
+
+def _value(field: str, value: Any, n_layers: int) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if field == "n_gpu_layers" and (value == ALL_LAYERS or value > n_layers):
+        return str(n_layers + 1)
+    return str(value)
+
+
+def _moved(diff: PlanDiff) -> str:
+    if not diff.moved:
+        return "no node moves"
+    targets = Counter(node.now_device for node in diff.moved).most_common()
+    (device, n), *others = targets
+    verb = "moves" if n == 1 else "move"
+    text = f"{{more:{count(n)}}} {'node' if n == 1 else 'nodes'} {verb} to {device}"
+    return text + "".join(f", {count(n)} to {device}" for device, n in others)
+
+
+def _totals(diff: PlanDiff) -> list[str]:
+    """Splits, copies and bytes that changed."""
+    facts = []
+    if diff.splits_was != diff.splits_now:
+        facts.append(_change("splits", diff.splits_was, diff.splits_now))
+    if diff.copies_was != diff.copies_now:
+        facts.append(_change("copies", diff.copies_was, diff.copies_now))
+    if diff.copied_bytes_was != diff.copied_bytes_now:
+        facts.append(_bytes_change("copied", diff.copied_bytes_was, diff.copied_bytes_now))
+    return facts
+
+
+def _change(word: str, was: int, now: int) -> str:
+    return f"{word} `{count(was)} → {count(now)}` {_side(now - was, signed(now - was))}"
+
+
+def _bytes_change(word: str, was: int, now: int) -> str:
+    if max(was, now) < MIB:
+        sign = "+" if now > was else ""
+        change = sign + bytes_text(now - was)
+        return f"{word} `{bytes_text(was)} → {bytes_text(now)}` {_side(now - was, change)}"
+    figures = f"{count(was / MIB, 2)} → {count(now / MIB, 2)} MiB"
+    return f"{word} `{figures}` {_side(now - was, signed((now - was) / MIB, 2))}"
+
+
+def _side(difference: int, text: str) -> str:
+    return f"{{{'less' if difference < 0 else 'more'}:{text}}}"
+
+
+def _token(diff: PlanDiff, title: str) -> str:
+    """What changed for one token; "no effect" is said, with the rule's number."""
+    if diff.is_empty:
+        rule = f", the rule starts at {OFFLOAD_MIN_BATCH}" if title.startswith("op_offload") else ""
+        return f"one token: no effect{rule}"
+    moved = f"{plural(len(diff.moved), 'node')} moved" if diff.moved else "no node moves"
+    return ", ".join([f"one token: {moved}", *_totals(diff)])

@@ -1,0 +1,257 @@
+"""SplitsView: the split table, tied to the selection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QLabel, QTableView, QVBoxLayout, QWidget
+
+from app.models.dock_title import DockTitle
+from app.models.plan_words import first_computed
+from app.models.split_times import split_times
+from app.models.splits_model import SplitsModel
+from app.models.splits_rows import Column
+from app.state.app_state import Selection
+from app.theme.colours import device_style
+from app.theme.fonts import SMALL_PX, fixed_font
+from app.theme.text import count
+from app.views.splits.delegate import PAD_PX, ROW_PX, SplitDelegate
+from engine.core.summary import RunState
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QEvent
+
+    from app.state.app_state import AppState
+    from app.theme.theme import Theme
+    from engine.core.table import PlanTable
+
+TIMES_EVERY_MS = 500
+MAX_LIVE_SPANS = 200_000
+"""Above this a running trace is not summed up before it ends: it would take the GUI's time."""
+
+NAME_MIN_PX = 84
+_SAMPLES = {Column.ID: "8888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
+
+
+class SplitsView(QWidget):
+    """The table with its empty state. `dock_title` says what the dock's title bar shows."""
+
+    dock_title_changed = Signal(object)
+
+    def __init__(self, state: AppState, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("splits")
+        self._state, self._theme = state, theme
+        self._syncing = False
+        self.model = SplitsModel(self)
+        self.table = SplitTable(theme, self)
+        self.table.setModel(self.model)
+        self._empty = QLabel("Open a model to see its splits.", self)
+        self._empty.setProperty("role", "muted")
+        self._empty.setMargin(12)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(0)
+        layout.addWidget(self._empty)
+        layout.addWidget(self.table)
+        layout.setAlignment(self._empty, Qt.AlignmentFlag.AlignTop)
+        self._times_timer = QTimer(self)
+        self._times_timer.setSingleShot(True)
+        self._times_timer.setInterval(TIMES_EVERY_MS)
+        self._connect()
+        self._on_plan(state.shown_plan)
+
+    @property
+    def dock_title(self) -> DockTitle:
+        """What the dock's title bar shows."""
+        plan = self.model.plan
+        if plan is None:
+            return DockTitle("Splits")
+        fact = count(len(plan.splits))
+        diff = self._state.diff
+        if diff is not None:
+            fact += f", were {count(len(diff.was.plan(plan.batch).splits))}"
+        return DockTitle("Splits", fact, self.model.order_words)
+
+    def _connect(self) -> None:
+        state = self._state
+        state.shown_plan_changed.connect(self._on_plan)
+        state.selection_changed.connect(self._on_selection)
+        state.trace_changed.connect(self._on_trace)
+        state.run_changed.connect(self._on_run)
+        state.diff_changed.connect(self._on_diff)
+        self._theme.changed.connect(self._on_theme)
+        self._times_timer.timeout.connect(self._read_times)
+        self.model.modelReset.connect(self._on_reset)
+        self.table.selectionModel().currentRowChanged.connect(self._on_row)
+        self.table.clicked.connect(self._on_clicked)
+        self.table.group_activated.connect(self.model.toggle)
+        self.table.horizontalHeader().sectionClicked.connect(self._on_header)
+
+    def _on_plan(self, plan: PlanTable | None) -> None:
+        self.model.set_plan(plan)
+        self.table.setVisible(plan is not None)
+        self._empty.setVisible(plan is None)
+        self._read_times()
+
+    def _on_trace(self, _trace: object) -> None:
+        if not self._times_timer.isActive():
+            self._times_timer.start()
+
+    def _on_run(self, _run: object) -> None:
+        if self._state.run.state is RunState.IDLE:
+            self._on_trace(None)
+
+    def _read_times(self) -> None:
+        trace, plan = self._state.trace, self.model.plan
+        running = self._state.run.state is not RunState.IDLE
+        if trace is None or plan is None:
+            self.model.set_times(None)
+        elif not (running and trace.n_spans > MAX_LIVE_SPANS):
+            self.model.set_times(split_times(trace.spans(), plan))
+
+    def _on_reset(self) -> None:
+        plan = self.model.plan
+        self.table.delegate.looks = () if plan is None else device_style(self._theme.palette, plan.devices)
+        self.table.lay_out()
+        self._show_selection(scroll=False)
+        self.dock_title_changed.emit(self.dock_title)
+
+    def _on_theme(self, _palette: object) -> None:
+        self._on_reset()
+        self.table.viewport().update()
+
+    def _on_diff(self, _diff: object) -> None:
+        self.dock_title_changed.emit(self.dock_title)
+
+    def _on_selection(self, _selection: object) -> None:
+        self._show_selection(scroll=True)
+
+    def _show_selection(self, *, scroll: bool) -> None:
+        """Select the row of the selected split without selecting it again."""
+        split_id = self._state.selection.split_id
+        self._syncing = True
+        self.model.pin(split_id)
+        row = self.model.row_of(split_id)
+        if row < 0:
+            self.table.clearSelection()
+        elif row != self.table.currentIndex().row() or not self.table.selectedIndexes():
+            index = self.model.index(row, Column.ID)
+            self.table.setCurrentIndex(index)
+            if scroll:
+                self.table.scrollTo(index)
+        self._syncing = False
+
+    def _on_row(self, current: QModelIndex, _previous: QModelIndex) -> None:
+        plan = self.model.plan
+        if self._syncing or plan is None or not current.isValid():
+            return
+        row = self.model.row(current.row())
+        if not row.is_group:
+            node_id = int(first_computed(plan)[row.split_id])
+            self._state.select(Selection(node=plan.key(node_id), split_id=row.split_id))
+
+    def _on_clicked(self, index: QModelIndex) -> None:
+        self.model.toggle(index.row())
+
+    def _on_header(self, section: int) -> None:
+        column = Column(section)
+        falls_first = column in (Column.NODES, Column.KIB, Column.MS)
+        again = column is self.model.column
+        falling = not self.model.descending if again else falls_first
+        order = Qt.SortOrder.DescendingOrder if falling else Qt.SortOrder.AscendingOrder
+        self.model.sort(section, order)
+
+
+class SplitTable(QTableView):
+    """The table's widget: column widths, hover, keys."""
+
+    group_activated = Signal(object)
+    """Carries the row of a folded line that was chosen by key."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.delegate = SplitDelegate(theme, self)
+        self.setItemDelegate(self.delegate)
+        self.setAccessibleName("Splits")
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setMouseTracking(True)
+        self.setTabKeyNavigation(False)
+        rows = self.verticalHeader()
+        rows.hide()
+        rows.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        rows.setDefaultSectionSize(ROW_PX)
+        header = self.horizontalHeader()
+        header.setHighlightSections(False)
+        header.setSectionsClickable(True)
+        header.setMinimumSectionSize(20)
+        header.setFixedHeight(24)
+        self.entered.connect(self._on_entered)
+
+    def lay_out(self) -> None:
+        """Give columns their widths; nodes, then KiB give way to the names."""
+        model = self.model()
+        if model is None:
+            return
+        self.clearSpans()
+        self._span_groups()
+        header = self.horizontalHeader()
+        header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        widths = self._widths()
+        rest = self.viewport().width() - sum(widths.values())
+        for column in (Column.NODES, Column.KIB):
+            hidden = rest < NAME_MIN_PX
+            self.setColumnHidden(column, hidden)
+            rest += widths.pop(column) if hidden else 0
+        for column, width in widths.items():
+            self.setColumnWidth(column, width)
+        self.setColumnWidth(Column.NAME, max(rest, 20))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:  # noqa: D102 - Qt calls it
+        super().resizeEvent(event)
+        self.lay_out()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: D102 - Qt calls it
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
+            self.group_activated.emit(self.currentIndex().row())
+            return
+        super().keyPressEvent(event)
+
+    def leaveEvent(self, event: QEvent) -> None:  # noqa: D102 - Qt calls it
+        self._set_hovered(-1)
+        super().leaveEvent(event)
+
+    def _widths(self) -> dict[Column, int]:
+        """The width of each column but the name's."""
+        mono = QFontMetrics(fixed_font(SMALL_PX))
+        widths = {Column.ID: 0, Column.DEVICE: 26, Column.NODES: 0, Column.KIB: 0, Column.MS: 0}
+        header = self.horizontalHeader()
+        for column, sample in _SAMPLES.items():
+            text = mono.horizontalAdvance(sample) + 2 * PAD_PX
+            widths[column] = max(text, header.sectionSizeHint(column))
+        if self.model().columnCount() <= Column.MS:
+            del widths[Column.MS]
+        return widths
+
+    def _span_groups(self) -> None:
+        model = self.model()
+        assert isinstance(model, SplitsModel)
+        n_columns = model.columnCount()
+        for row in range(model.rowCount()):
+            if model.row(row).is_group:
+                self.setSpan(row, 0, 1, n_columns)
+
+    def _on_entered(self, index: QModelIndex) -> None:
+        self._set_hovered(index.row())
+
+    def _set_hovered(self, row: int) -> None:
+        if row != self.delegate.hovered_row:
+            self.delegate.hovered_row = row
+            self.viewport().update()

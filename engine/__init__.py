@@ -1,0 +1,30 @@
+"""Splitscope's engine, usable alone: `python -m engine`. The map, in the order data flows.
+
+engine.gguf.reader.open_gguf                  a GGUF file: header read, data mapped
+engine.model.hparams.read_hparams             the numbers of a model
+engine.model.placement.place_model            devices, layers, buffer types
+engine.model.planning.make_planner            the planner of one model and one set of options
+engine.model.arch.ARCHITECTURES               architectures that have a graph
+engine.sched.planner.plan_graph               the passes, the run graph: one frozen Plan
+engine.sched.split_graph.split_graph          the passes, every state kept
+engine.backend.alloc.plan_allocation          offsets, reuse
+engine.core.table.table_of                    a plan as columns
+engine.core.explain.explain                   a cause as a sentence
+engine.core.diff.diff_sets                    what a change of options changed
+engine.backend.interface                      the contract of backends
+engine.backend.registry.Registry              backends and devices of this machine
+engine.backends.BUILTIN                       the backends that come with Splitscope
+engine.model.context.ModelContext             a loaded model that computes batches
+engine.sched.scheduler.Scheduler              buffers for plans, and their execution
+engine.sched.execute.compute_splits           wait, copy, compute, record
+engine.trace.recorder.Recorder                what was measured
+engine.trace.metrics                          shares, sum check, statistics
+engine.trace.export.perfetto                  the default trace file
+engine.text.tokenizer.Tokenizer               text to tokens and back
+engine.session.Session                        open, plan, run, score, export
+engine.report                                 what a session says of models and runs
+engine.service.serve                          the engine in its own process
+engine.cli                                    the command line twin of the window
+engine.paths                                  where things lie
+engine.errors                                 what can go wrong
+"""

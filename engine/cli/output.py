@@ -1,0 +1,67 @@
+"""Tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+MIB = 2**20
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    json.dump(plain(value), sys.stdout, ensure_ascii=False)
+    print()
+
+
+def plain(value: Any) -> Any:
+    """`value` made of dicts, lists, texts and numbers."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    return value
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table whose columns are as wide as their widest cell; columns of numbers are right-aligned."""
+    widths = [
+        max(len(head), *(len(row[i]) for row in rows)) if rows else len(head)
+        for i, head in enumerate(heads)
+    ]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(heads))]
+    for row in (heads, *rows):
+        cells = (
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(row, widths, right, strict=True)
+        )
+        print("  ".join(cells).rstrip())
+
+
+def _is_number(text: str) -> bool:
+    return text in ("", "–") or text.replace(".", "").replace(",", "").replace("−", "").isdigit()
+
+
+def mib(n_bytes: int) -> str:
+    """Bytes in MiB with two digits."""
+    return f"{n_bytes / MIB:,.2f}"
+
+
+def kib(n_bytes: int) -> str:
+    """Bytes in KiB with one digit; a dash for none."""
+    return f"{n_bytes / 1024:,.1f}" if n_bytes else "–"

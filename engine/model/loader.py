@@ -1,0 +1,145 @@
+"""Weights and caches into real buffers: mapped where the device allows it, else copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from engine.backend.alloc import aligned
+from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
+from engine.core.devices import BufferUsage
+from engine.core.summary import Progress
+from engine.errors import DeviceError, ModelError, Stopped
+
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
+    from engine.gguf.reader import GgufFile
+    from engine.model.kv_cache import KvCache
+    from engine.model.weights import Weight, WeightBuffer, WeightSet
+
+OnProgress = Callable[[Progress], None]
+StopAsked = Callable[[], bool]
+
+
+class Resident:
+    """Everything of a model that has a place before a graph is planned; owns the buffers."""
+
+    def __init__(self) -> None:
+        self.places: dict[Tensor, Place] = {}
+        self.buffers: list[Buffer] = []
+
+    def release(self) -> None:
+        """Give the memory back."""
+        for buffer in self.buffers:
+            buffer.release()
+        self.places.clear()
+        self.buffers.clear()
+
+
+def check_loadable(file: GgufFile) -> None:
+    """ModelError when the file ends before its last tensor: it can be planned, not run."""
+    cut = file.truncated
+    if cut is None:
+        return
+    raise ModelError(
+        f"{file.path.name} ends too early. It can be planned, not run.",
+        f"Tensor {cut.i + 1} of {len(file.tensors)}, {cut.name}, needs bytes {cut.start:,} – "
+        f"{cut.stop:,}; the file has {file.size:,}.",
+        f"Usual cause: a download that stopped. Expected size {cut.expected_size:,} bytes.",
+    )
+
+
+def load_weights(
+    resident: Resident,
+    file: GgufFile,
+    weights: WeightSet,
+    devices: Mapping[str, Device],
+    *,
+    on_progress: OnProgress,
+    stop_asked: StopAsked,
+) -> None:
+    """Place every weight; progress counts bytes that are copied."""
+    check_loadable(file)
+    total = sum(buffer.n_bytes for buffer in weights.buffers if not buffer.is_mapped)
+    done = 0
+    for buffer in weights.buffers:
+        device = devices[buffer.device.name]
+        if buffer.is_mapped:
+            _map(resident, file, buffer, device)
+            continue
+        for weight, place in _allocate(resident, buffer, device):
+            if stop_asked():
+                raise Stopped
+            place.buffer.set_tensor(place.offset, file.tensor_bytes(weight.info)).synchronize()
+            resident.places[weight.tensor] = place
+            done += weight.info.n_bytes
+            on_progress(Progress(f"loading {weight.info.name}", done, total))
+
+
+def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Device) -> None:
+    start = file.data_offset + min(weight.info.offset for weight in buffer.weights)
+    memory: Bytes = file.mapped_bytes(start, start + buffer.n_bytes)
+    mapped = device.buffer_from_host_ptr(memory, buffer.buft.name)
+    if mapped is None:
+        raise DeviceError(f"{device.facts.name} cannot use a mapped file.")
+    mapped.usage = BufferUsage.WEIGHTS
+    resident.buffers.append(mapped)
+    for weight in buffer.weights:
+        offset = file.data_offset + weight.info.offset - start
+        resident.places[weight.tensor] = Place(mapped, offset)
+
+
+def _allocate(
+    resident: Resident, buffer: WeightBuffer, device: Device
+) -> list[tuple[Weight, Place]]:
+    """Places for weights that are copied, in as many buffers as their largest size asks for."""
+    buft = buffer_type_of(device, buffer.buft.name)
+    sizes = [
+        aligned(buffer.buft.alloc_bytes(weight.tensor), buffer.buft.alignment)
+        for weight in buffer.weights
+    ]
+    offsets, totals = pack(sizes, buffer.buft.max_bytes)
+    real = [buft.alloc_buffer(total, BufferUsage.WEIGHTS) for total in totals]
+    resident.buffers.extend(real)
+    return [
+        (weight, Place(real[i_buffer], offset))
+        for weight, (i_buffer, offset) in zip(buffer.weights, offsets, strict=True)
+    ]
+
+
+def load_cache(resident: Resident, cache: KvCache, devices: Mapping[str, Device]) -> None:
+    """Allocate and clear the cache."""
+    for group in cache.buffers:
+        buft = buffer_type_of(devices[group.device.name], group.buft.name)
+        sizes = [
+            aligned(group.buft.alloc_bytes(tensor), group.buft.alignment)
+            for tensor in group.tensors
+        ]
+        offsets, totals = pack(sizes, group.buft.max_bytes)
+        real = [buft.alloc_buffer(total) for total in totals]
+        for buffer in real:
+            buffer.clear(0)
+        resident.buffers.extend(real)
+        for tensor, (i_buffer, offset) in zip(group.tensors, offsets, strict=True):
+            resident.places[tensor] = Place(real[i_buffer], offset)
+
+
+def pack(sizes: list[int], max_bytes: int | None) -> tuple[list[tuple[int, int]], list[int]]:
+    """(buffer, offset) of each size, and each buffer's total; a new buffer where one is full."""
+    offsets: list[tuple[int, int]] = []
+    totals: list[int] = []
+    for size in sizes:
+        full = max_bytes is not None and bool(totals) and totals[-1] + size > max_bytes
+        if not totals or full:
+            totals.append(0)
+        offsets.append((len(totals) - 1, totals[-1]))
+        totals[-1] += size
+    return offsets, totals
+
+
+def buffer_type_of(device: Device, name: str) -> BufferType:
+    """The device's buffer type of that name."""
+    for buft in (device.buffer_type(), device.host_buffer_type()):
+        if buft is not None and buft.facts.name == name:
+            return buft
+    raise DeviceError(f"{device.facts.name} has no memory called {name}.")
