@@ -30,6 +30,7 @@ from checkout import (
 )
 
 OUT = "demo-out"
+BENCH_PROMPT = "The capital of France is"
 MADE_HERE = [
     *(".venv", "build", "dist", OUT, "splitscope.egg-info"),
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
@@ -145,7 +146,7 @@ def command_bench() -> int:
         environment = install([])
         prepare_opencl(environment)
     fetch_demo(environment)
-    return run_python(["-m", "engine", "bench"], environment)
+    return run_python(["-m", "engine", "run", "demo", "-p", BENCH_PROMPT, "-n", "64"], environment)
 
 
 def command_test_models() -> int:

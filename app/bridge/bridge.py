@@ -87,8 +87,11 @@ class Bridge(QObject):
         if generation != self._generation:
             return
         match answer:
-            case EngineReady() | EngineDied() | RunEnded():
+            case EngineReady() | EngineDied():
                 self._set_runs(RunState.IDLE)
+            case RunEnded():
+                self._runs = False
+                self._start_polling()
             case RunStateChanged(state=run_state):
                 self._set_runs(run_state)
             case TraceArrived(snapshot=snapshot):
@@ -97,7 +100,11 @@ class Bridge(QObject):
 
     def _set_runs(self, state: RunState) -> None:
         self._runs = state is not RunState.IDLE
-        if self._runs and not self._poll_timer.isActive():
+        if self._runs:
+            self._start_polling()
+
+    def _start_polling(self) -> None:
+        if not self._poll_timer.isActive():
             self._unanswered_ticks = 0
             self._poll_timer.start()
 

@@ -39,7 +39,7 @@ class ActionSet(QObject):
         self._handlers = dict(handlers)
         self._groups: dict[str, QActionGroup] = {}
         self._actions = {spec.id: self._make(spec) for spec in self.specs}
-        self._facts = Need.NOTHING
+        self._facts: Need | None = None
         theme.changed.connect(self._tint)
         self._tint()
         self.set_facts(Need.NOTHING)
@@ -53,6 +53,8 @@ class ActionSet(QObject):
 
     def set_facts(self, facts: Need) -> None:
         """Enable what `facts` allow; the tooltip of the rest says why not."""
+        if facts == self._facts:
+            return
         self._facts = facts
         for spec in self.specs:
             missing = spec.needs & ~facts

@@ -14,16 +14,20 @@ messages        Message, and the messages of what can happen
 status_text     the facts in the status bar
 
 On the screen:
-main_window     MainWindow: toolbar, answer, bars, pages, panes
-panes           the table of panes; PaneDock: tabs or a title, one grey fact
+main_window     MainWindow: what stands where, and what follows what
+window_commands WindowCommands: what every command does
+panes           the table of docks; PaneDock: tabs or a title, one grey fact
+dock_area       DockArea: the graph and the docks around it
 toolbar         Toolbar: Run, Stop, -ngl, op_offload, batch
+answer_bar      AnswerBar
 clause_label    ClauseLabel: a sentence that gives way clause by clause
-bars            Bar: messages and the change bar
+bars            messages and the change bar
 welcome         WelcomePage: open, demo, recent, devices
 tensor_page     TensorPage: what a file holds that cannot be planned
 run_panel       RunPanel: prompt, text, speed
 job_row         JobRow: a job's name and count
 status          StatusBar
-help_window     the manual and the key sheet
-exception_log   an unhandled exception becomes a message
+help_window     HelpWindow: the manual and the key sheet
+screenshot      Screenshot: a picture of the window
+exception_log   ExceptionLog: an unhandled exception becomes a message
 """

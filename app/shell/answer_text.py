@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 Clauses = tuple[str, ...]
 
 
-def plan_clauses(plans: PlanSetTable, batch: Batch) -> Clauses:
-    """The answer of a plan."""
+def plan_clauses(plans: PlanSetTable, batch: Batch, *, is_change: bool = False) -> Clauses:
+    """The answer of a plan; after a change of options it says "now"."""
     splits = (
         f"**{plural(len(plans.prompt.splits), 'split')}** for the prompt, "
         f"**{count(len(plans.token.splits))}** for a token."
     )
     return (
-        _operations(plans.plan(batch), batch),
+        _operations(plans.plan(batch), _start(batch, is_change=is_change)),
         fit_clause(plans.prompt.devices, plans.memory),
         splits,
         f"**{bytes_text(plans.prompt.copied_bytes)}** copied per prompt batch.",
@@ -88,7 +88,7 @@ def live_clauses(run: RunInfo) -> Clauses:
     )
 
 
-def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans) -> Clauses:
+def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans | None) -> Clauses:
     """The answer after a run. `plan` is the prompt's, for the names of lanes."""
     clauses = [
         f"Prompt **{rate_text(summary.prefill_tokens_per_s)}** "
@@ -102,7 +102,7 @@ def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans) -> Cl
         )
     if summary.stop_reason is StopReason.STOPPED:
         clauses.append(f"Stopped after {plural(len(summary.tokens), 'token')}.")
-    shares = prompt_shares(spans)
+    shares = {} if spans is None else prompt_shares(spans)
     if shares and plan is not None:
         clauses.append(_shares_clause(shares, plan))
     return tuple(clauses)
@@ -166,10 +166,15 @@ def _share_name(key: int, plan: PlanTable) -> str:
     return f"{{{key}}} {plan.devices[key].name}"
 
 
-def _operations(plan: PlanTable, batch: Batch) -> str:
+def _start(batch: Batch, *, is_change: bool) -> str:
+    if batch is Batch.TOKEN:
+        return "For one token, now " if is_change else "For one token, "
+    return "Now " if is_change else ""
+
+
+def _operations(plan: PlanTable, start: str) -> str:
     counts = plan.nodes_per_device()
     used = [backend_id for backend_id, n in enumerate(counts) if n]
-    start = "For one token, " if batch is Batch.TOKEN else ""
     names = {b: f"{{{b}}} {plan.devices[b].name}" for b in used}
     if len(used) == 1:
         word = "all" if start else "All"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.theme.text import bytes_text
@@ -40,23 +39,18 @@ def failed_message(failed: Failed) -> Message:
 
 
 def model_message(model: ModelSummary) -> Message | None:
-    """What an opened file cannot do; None for a sound one."""
-    name = Path(model.path).name
-    if model.plan_problem:
-        return Message(
-            f"{name} cannot be planned.",
-            model.plan_problem,
-            f"Its {len(model.tensors)} tensors are listed below.",
-            topic="model",
-        )
-    if not model.run_problem:
+    """What an opened file cannot do; None for a sound one.
+
+    A problem holds its title, sentence and hint in lines.
+    """
+    problem = model.plan_problem or model.run_problem
+    if not problem:
         return None
-    if "early" in model.run_problem or "ends" in model.run_problem:
-        title = f"{name} ends too early. It can be planned, not run."
-    else:
-        title = f"{name} can be planned, not run."
-    sentence = "" if model.run_problem == title else model.run_problem
-    return Message(title, sentence, topic="model")
+    title, sentence, hint, *_ = (*problem.split("\n", 2), "", "")
+    if model.plan_problem:
+        listed = f"Its {len(model.tensors)} tensors are listed below."
+        hint = f"{hint} {listed}" if hint else listed
+    return Message(title, sentence, hint, topic="model")
 
 
 def died_message(died: EngineDied, *, restarts: bool, kept: str) -> Message:

@@ -42,7 +42,7 @@ class PlannedGraph:
     built: BuiltGraph
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ModelPlanner:
     """Plans one model with one set of options, any batch shape. Cheap to make again."""
 

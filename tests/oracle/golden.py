@@ -206,7 +206,9 @@ def _unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive, once a process."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        # Debian 12's Python 3.11.2 has no extraction filters yet and ignores this attribute.
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)
+        tar.extractall(folder)
 
 
 @functools.cache

@@ -83,7 +83,12 @@ def test_the_distribution_is_read_from_os_release(packaging, os_release, expecte
 
 @pytest.mark.parametrize(
     ("os_release", "glib"),
-    [(DEBIAN_12, "libglib2.0-0"), (UBUNTU_22, "libglib2.0-0"), (UBUNTU_24, "libglib2.0-0t64")],
+    [
+        (DEBIAN_12, "libglib2.0-0"),
+        (DEBIAN_12.replace("12", "13"), "libglib2.0-0t64"),
+        (UBUNTU_22, "libglib2.0-0"),
+        (UBUNTU_24, "libglib2.0-0t64"),
+    ],
 )
 def test_packages_are_named_as_the_release_names_them(packaging, os_release, glib):
     _, _, machine = packaging

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.views.graph.names import Head, head_of, role_of, role_of_weight, units_of
+from app.views.rows import rows_of
 from engine.core.devices import DeviceType
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def shape_of(plan: PlanTable, n_layers: int) -> GraphShape:
     """The cells of a plan's graph; a few ms, so keep it for every plan of the same graph."""
     computed = np.flatnonzero(~plan.is_view_op[plan.n_leafs : plan.n_leafs + plan.n_nodes])
     roles = _roles(plan, computed)
-    row = _rows(plan, n_layers)[computed]
+    row = rows_of(plan, n_layers)[computed]
     by_row = np.argsort(row, kind="stable")
     row_start = np.searchsorted(row[by_row], np.arange(n_layers + 3))
     layers = [
@@ -124,6 +125,7 @@ def shape_of(plan: PlanTable, n_layers: int) -> GraphShape:
     for r, sequence in enumerate(places, start=1):
         column[by_row[row_start[r] : row_start[r + 1]]] = sequence
     columns = _columns(plan, merged, layers, computed, row, column)
+    heads = {role: head_of(*role) for role in set(roles)}
     return GraphShape(
         n_layers=n_layers,
         n_nodes=plan.n_nodes,
@@ -132,7 +134,7 @@ def shape_of(plan: PlanTable, n_layers: int) -> GraphShape:
         node_id=computed,
         row=row,
         column=column,
-        heads=tuple(head_of(*role) for role in roles),
+        heads=tuple(heads[role] for role in roles),
         kind=np.array([-1, *kinds, -1]),
         row_start=row_start,
         by_row=by_row,
@@ -174,14 +176,6 @@ def _texts(strings: Strings, indices: list[int]) -> list[str]:
 def _role_by_weight(plan: PlanTable, slot: int) -> str:
     weights = [source for source in plan.sources(slot) if plan.is_weight[source]]
     return role_of_weight(plan.name[weights[0]]) if weights else ""
-
-
-def _rows(plan: PlanTable, n_layers: int) -> Ints:
-    """The row of every node; a node between nodes of one layer belongs to that layer."""
-    layer = plan.layer.astype(np.intp)
-    later = np.minimum.accumulate(layer[::-1])[::-1]
-    stray = (layer >= n_layers) & (later < n_layers)
-    return np.clip(np.where(stray, later, layer), -1, n_layers) + 1
 
 
 def _merge(layers: list[list[Role]]) -> tuple[list[Role], list[list[int]], list[int]]:
@@ -246,19 +240,16 @@ def _columns(
     column: Ints,
 ) -> tuple[Column, ...]:
     in_layer = (row > 0) & (row <= len(layers))
-    can_cut: Bools = np.zeros(len(merged), bool)
-    touches_cache: Bools = np.zeros(len(merged), bool)
-    can_cut[column[in_layer & _reads_weight(plan, computed)]] = True
-    touches_cache[column[in_layer & _touches_cache(plan, computed)]] = True
-    np.logical_or(can_cut, touches_cache, out=can_cut)
-    np.logical_or(can_cut[1:], touches_cache[:-1], out=can_cut[1:])
+    reads_weight = set(column[in_layer & _reads_weight(plan, computed)].tolist())
+    uses_cache = set(column[in_layer & _uses_cache(plan, computed)].tolist())
+    can_cut = reads_weight | uses_cache | {i + 1 for i in uses_cache}
     present = np.bincount(column[in_layer], minlength=len(merged))
     return tuple(
         Column(
             role=role,
             head=head_of(*role),
             units=units_of(role.op),
-            can_cut=bool(can_cut[i]),
+            can_cut=i in can_cut,
             is_extra=2 * int(present[i]) <= len(layers),
         )
         for i, role in enumerate(merged)
@@ -267,16 +258,16 @@ def _columns(
 
 def _reads_weight(plan: PlanTable, nodes: Ints) -> Bools:
     src = plan.src[plan.n_leafs + nodes]
-    result: Bools = ((src >= 0) & plan.is_weight[src]).any(axis=1)
+    result: Bools = np.any((src >= 0) & plan.is_weight[src], axis=1)
     return result
 
 
-def _touches_cache(plan: PlanTable, nodes: Ints) -> Bools:
+def _uses_cache(plan: PlanTable, nodes: Ints) -> Bools:
     """Whether a node writes into a leaf (its own view source) or reads a view of one."""
     slots = plan.n_leafs + nodes
     roots = np.concatenate([plan.view_src[slots][:, None], _view_roots(plan, slots)], axis=1)
     leaf = (roots >= 0) & (roots < plan.n_leafs) & ~plan.is_weight[roots] & ~plan.is_input[roots]
-    result: Bools = leaf.any(axis=1)
+    result: Bools = np.any(leaf, axis=1)
     return result
 
 

@@ -25,7 +25,7 @@ Ints = npt.NDArray[np.integer[Any]]
 
 HEADS_PX = 32
 LEFT_PX = 34
-GUTTER_PX = 124
+GUTTER_PX = 132
 WIDE_GUTTER_PX = 148
 WIDE_FROM_PX = 760
 BOTTOM_PX = 6

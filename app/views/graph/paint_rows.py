@@ -13,6 +13,7 @@ from app.theme.fonts import TINY_PX, fixed_font, general_font
 from app.theme.paint import elide_middle
 from app.views.canvas import RectBatch
 from app.views.graph.layout import (
+    COPY_TEXT_PX,
     CUT_GAP_PX,
     HEADS_PX,
     LEFT_PX,
@@ -104,7 +105,7 @@ def _paint_fills(painter: QPainter, scene: Scene, cells: Ints, rects: Floats) ->
 
 
 def _paint_joins(painter: QPainter, scene: Scene, cells: Ints) -> None:
-    """A line from cell to cell of one split, in the device's edge colour."""
+    """A line from cell to cell of one split, in the device's edge colour; grey in a difference."""
     row, split = scene.shape.row[cells], scene.placed.split[cells]
     joined = np.flatnonzero((row[1:] == row[:-1]) & (split[1:] == split[:-1]))
     if scene.layout.detail is Detail.SPLITS or not joined.size:
@@ -119,7 +120,8 @@ def _paint_joins(painter: QPainter, scene: Scene, cells: Ints) -> None:
     style = scene.style[cells[joined]]
     batch = RectBatch()
     for index, cell_style in enumerate(scene.styles):
-        batch.fill(painter, lines[forward & (style == index)], QBrush(cell_style.edge))
+        colour = cell_style.edge if scene.changed is None else scene.palette.line2
+        batch.fill(painter, lines[forward & (style == index)], QBrush(colour))
 
 
 def _paint_bars(painter: QPainter, scene: Scene) -> None:
@@ -138,7 +140,7 @@ def _paint_bars(painter: QPainter, scene: Scene) -> None:
     batch = RectBatch()
     for side, colour in bar_colours(scene):
         batch.fill(painter, marks[closed & (bars.side == side)], QBrush(colour))
-    if layout.row_px + 3 >= NEAR_ROW_PX - 16 and layout.detail is Detail.NAMES:
+    if layout.row_px >= NEAR_ROW_PX - COPY_TEXT_PX - 3:
         _paint_sizes(painter, scene, np.flatnonzero(closed), marks)
 
 
@@ -255,13 +257,8 @@ def paint_cell_text(
         plate = QRectF(0, 0, width, height)
         plate.moveCenter(rect.center())
         painter.fillRect(plate, style.fill)
-    painter.setPen(scene_ink(style))
+    painter.setPen(style.text)
     painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
-
-
-def scene_ink(style: CellStyle) -> QColor:
-    """The colour of names in cells: that of the device's text."""
-    return style.text
 
 
 def _paint_boxes(painter: QPainter, scene: Scene) -> None:

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QLabel, QTableView, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QHeaderView,
+    QLabel,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.models.dock_title import DockTitle
 from app.models.plan_words import first_computed
@@ -32,7 +39,7 @@ MAX_LIVE_SPANS = 200_000
 """Above this a running trace is not summed up before it ends: it would take the GUI's time."""
 
 NAME_MIN_PX = 84
-_SAMPLES = {Column.ID: "8888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
+_SAMPLES = {Column.ID: "888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
 
 
 class SplitsView(QWidget):
@@ -114,7 +121,9 @@ class SplitsView(QWidget):
 
     def _on_reset(self) -> None:
         plan = self.model.plan
-        self.table.delegate.looks = () if plan is None else device_style(self._theme.palette, plan.devices)
+        self.table.delegate.looks = (
+            () if plan is None else device_style(self._theme.palette, plan.devices)
+        )
         self.table.lay_out()
         self._show_selection(scroll=False)
         self.dock_title_changed.emit(self.dock_title)
@@ -234,11 +243,18 @@ class SplitTable(QTableView):
         widths = {Column.ID: 0, Column.DEVICE: 26, Column.NODES: 0, Column.KIB: 0, Column.MS: 0}
         header = self.horizontalHeader()
         for column, sample in _SAMPLES.items():
-            text = mono.horizontalAdvance(sample) + 2 * PAD_PX
+            widest = max(sample, self._widest_id, key=len) if column is Column.ID else sample
+            text = mono.horizontalAdvance(widest) + 2 * PAD_PX
             widths[column] = max(text, header.sectionSizeHint(column))
         if self.model().columnCount() <= Column.MS:
             del widths[Column.MS]
         return widths
+
+    @property
+    def _widest_id(self) -> str:
+        model = self.model()
+        assert isinstance(model, SplitsModel)
+        return "" if model.plan is None else "8" * len(str(len(model.plan.splits)))
 
     def _span_groups(self) -> None:
         model = self.model()

@@ -1,4 +1,4 @@
-"""What the processor can do, and which kernel variant that selects. Known before anything compiles."""
+"""What the processor can do and which kernel variant that selects, before anything compiles."""
 
 from __future__ import annotations
 

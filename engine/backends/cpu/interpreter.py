@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from engine.backends.cpu.jit import helper
 from engine.backends.cpu.layout import BARRIER, FLAGS, KERNEL, PARALLEL, ROW_BYTES
-from engine.backends.cpu.simd import define, load_i64, pointer, store_i64
+from engine.backends.cpu.simd import IntOperation, call_llvm, define, load_i64, pointer, store_i64
 
 N_ROWS = 0
 TABLE = 8
@@ -76,27 +75,26 @@ def _give_way(b: ir.IRBuilder, a: list[ir.Value]) -> None:
 def _pause(b: ir.IRBuilder, _a: list[ir.Value]) -> None:
     if "x86" not in b.module.triple:
         return
-    kind = ir.FunctionType(ir.VoidType(), [])
-    b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.x86.sse2.pause"), [])
+    call_llvm(b, "llvm.x86.sse2.pause", ir.VoidType(), [])
 
 
-call_kernel = define(_call_kernel, types.int64, *[types.int64] * 4)
-read_clock = define(_read_clock, types.int64, types.int64, types.int64, types.int64)
+call_kernel: IntOperation = define(_call_kernel, types.int64, *[types.int64] * 4)
+read_clock: IntOperation = define(_read_clock, types.int64, types.int64, types.int64, types.int64)
 give_way = define(_give_way, types.void, types.int64)
 pause = define(_pause, types.void)
-atomic_add = define(
+atomic_add: IntOperation = define(
     lambda b, a: b.atomic_rmw("add", pointer(b, a[0], _I64), a[1], "seq_cst"),
     types.int64,
     types.int64,
     types.int64,
 )
-atomic_swap = define(
+atomic_swap: IntOperation = define(
     lambda b, a: b.atomic_rmw("xchg", pointer(b, a[0], _I64), a[1], "seq_cst"),
     types.int64,
     types.int64,
     types.int64,
 )
-atomic_load = define(
+atomic_load: IntOperation = define(
     lambda b, a: b.load_atomic(pointer(b, a[0], _I64), "seq_cst", 8), types.int64, types.int64
 )
 atomic_store = define(

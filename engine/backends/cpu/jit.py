@@ -38,8 +38,9 @@ def source_hash() -> str:
 
 
 def _choose_cache_dir() -> None:
-    base = numba.config.CACHE_DIR or str(Path(__file__).parent / "__pycache__")
-    numba.config.CACHE_DIR = str(Path(base) / f"cpu-{source_hash()}")
+    config = cast("Any", numba.config)
+    base = config.CACHE_DIR or str(Path(__file__).parent / "__pycache__")
+    config.CACHE_DIR = str(Path(base) / f"cpu-{source_hash()}")
 
 
 # Must happen before the first function is decorated, which is when numba picks its folder.

@@ -7,14 +7,16 @@ Floats are computed in float64 and given back as float32.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.ops import Op, RopeParams, UnaryOp
 from engine.core.quants import dequantize
-from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from engine.core.types import TensorType
 
 Array = npt.NDArray[Any]
 
@@ -119,7 +121,7 @@ def set_rows(table: Array, rows: Array, ids: Array) -> Array:
 
 
 def mul_mat(weight: Array, x: Array) -> Array:
-    """weight (.., n, k) times x (.., t, k) -> (.., t, n); weight repeats each slice in a row."""
+    """Multiply weight (.., n, k) and x (.., t, k) -> (.., t, n); a weight serves several slices."""
     repeat3, repeat2 = x.shape[0] // weight.shape[0], x.shape[1] // weight.shape[1]
     repeated = np.repeat(np.repeat(weight.astype(np.float64), repeat3, axis=0), repeat2, axis=1)
     return _f32(np.matmul(x.astype(np.float64), repeated.swapaxes(-1, -2)))
@@ -136,7 +138,7 @@ def quantized_activations(x: Array) -> Array:
 def flash_attn(
     q: Array, k: Array, v: Array, mask: Array | None, factor: float, softcap: float
 ) -> Array:
-    """q (1, h, t, d), k, v (1, hk, n_kv, d) -> (1, t, h, dv)."""
+    """Attend with q (1, h, t, d), k, v (1, hk, n_kv, d) -> (1, t, h, dv)."""
     group = q.shape[1] // k.shape[1]
     keys, values = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     scores = np.matmul(q.astype(np.float64), keys.astype(np.float64).swapaxes(-1, -2)) * factor
@@ -146,7 +148,9 @@ def flash_attn(
     return _f32(np.matmul(weights.astype(np.float64), values.astype(np.float64)).swapaxes(1, 2))
 
 
-def dequantized(tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]) -> Array:
+def dequantized(
+    tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]
+) -> Array:
     """A tensor of any type as float32, in numpy's order."""
     n_elems = math.prod(shape)
     return dequantize(tensor_type, raw, n_elems).reshape(shape)

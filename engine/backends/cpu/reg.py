@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,8 @@ from engine.core.devices import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.backend.interface import Backend, BufferType, Bytes
 
 _BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from engine.core.ops import EMPTY_OPS, FlashAttnParams, Op, RopeParams, SoftMaxP
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.core.devices import BufferTypeFacts
     from engine.core.tensor import Tensor
 
@@ -51,9 +52,10 @@ def _has_dense_rows(*tensors: Tensor) -> bool:
 
 
 def _repeats_to(small: Tensor, large: Tensor) -> bool:
-    return all(
-        n != 0 and total % n == 0 for n, total in zip(small.ne, large.ne, strict=True)
-    ) or large.n_elems == 0
+    return (
+        all(n != 0 and total % n == 0 for n, total in zip(small.ne, large.ne, strict=True))
+        or large.n_elems == 0
+    )
 
 
 def _is_binary(tensor: Tensor) -> bool:

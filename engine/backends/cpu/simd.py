@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.core.datamodel import register_default
 from numba.core.datamodel.models import PrimitiveModel
+from numba.core.datamodel.registry import register_default
 from numba.extending import intrinsic
 
 from engine.backends.cpu.features import Variant, has_half_conversion, variant
@@ -33,12 +34,15 @@ Vector = Any
 """A vector value inside a kernel."""
 Emit = Callable[[ir.IRBuilder, list[ir.Value]], ir.Value | None]
 Operation = Callable[..., Any]
+IntOperation = Callable[..., int]
+FloatOperation = Callable[..., np.float32]
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+_cgutils = cast("Any", cgutils)  # its functions carry no types
 _HALF, _FLOAT, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 
-class VectorType(types.Type):  # type: ignore[misc]  # numba has no types of its own
+class VectorType(types.Type):
     """`n` elements of one LLVM type, kept in registers."""
 
     def __init__(self, element: ir.Type, n: int) -> None:
@@ -51,10 +55,11 @@ class VectorType(types.Type):  # type: ignore[misc]  # numba has no types of its
         return ir.VectorType(self.element, self.n)
 
 
-@register_default(VectorType)  # type: ignore[untyped-decorator]  # numba has no types of its own
-class _VectorModel(PrimitiveModel):  # type: ignore[misc]  # numba has no types of its own
+@register_default(VectorType)
+class _VectorModel(PrimitiveModel):
     def __init__(self, manager: Any, vector: VectorType) -> None:
-        super().__init__(manager, vector, vector.llvm)
+        # numba's own classes carry no types here.
+        super().__init__(manager, vector, vector.llvm)  # type: ignore[no-untyped-call]
 
 
 F32V = VectorType(_FLOAT, LANES)
@@ -90,15 +95,16 @@ def define_like_first(n_params: int, emit: Emit) -> Operation:
 
 
 def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
-    # numba reads the number of arguments from the signature, so each needs its own function.
+    # numba reads the number of arguments from the signature, so each needs its own function; the
+    # first one is the typing context.
     by_arity: dict[int, Callable[..., Any]] = {
-        0: lambda typingctx: resolve(),
-        1: lambda typingctx, a: resolve(a),
-        2: lambda typingctx, a, b: resolve(a, b),
-        3: lambda typingctx, a, b, c: resolve(a, b, c),
-        4: lambda typingctx, a, b, c, d: resolve(a, b, c, d),
-        6: lambda typingctx, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
-        8: lambda typingctx, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),
+        0: lambda _: resolve(),
+        1: lambda _, a: resolve(a),
+        2: lambda _, a, b: resolve(a, b),
+        3: lambda _, a, b, c: resolve(a, b, c),
+        4: lambda _, a, b, c, d: resolve(a, b, c, d),
+        6: lambda _, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
+        8: lambda _, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),
     }
     return cast("Operation", intrinsic(by_arity[n_params]))
 
@@ -118,8 +124,13 @@ def call_llvm(
 ) -> ir.Value:
     """The result of an LLVM intrinsic."""
     kind = ir.FunctionType(result, [arg.type for arg in args])
-    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    function = _cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(function, args, fastmath=flags)
+
+
+def variable(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A place for a value that changes in a loop; LLVM keeps it in a register."""
+    return _cgutils.alloca_once_value(builder, value)
 
 
 def broadcast(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:
@@ -271,12 +282,12 @@ def _store_part(kind: ir.Type, n_bytes: int) -> Emit:
     return emit
 
 
-load_i64 = define(_load_scalar(_I64), types.int64, types.int64)
-load_i32 = define(_load_signed(_I32), types.int64, types.int64)
-load_i8 = define(_load_signed(_I8), types.int64, types.int64)
-load_f64 = define(_load_scalar(_DOUBLE), types.float64, types.int64)
-load_f32 = define(_load_scalar(_FLOAT), types.float32, types.int64)
-load_f16 = define(_load_half_scalar, types.float32, types.int64)
+load_i64: IntOperation = define(_load_scalar(_I64), types.int64, types.int64)
+load_i32: IntOperation = define(_load_signed(_I32), types.int64, types.int64)
+load_i8: IntOperation = define(_load_signed(_I8), types.int64, types.int64)
+load_f64: Callable[..., float] = define(_load_scalar(_DOUBLE), types.float64, types.int64)
+load_f32: FloatOperation = define(_load_scalar(_FLOAT), types.float32, types.int64)
+load_f16: FloatOperation = define(_load_half_scalar, types.float32, types.int64)
 store_i64 = define(_store_scalar, types.void, types.int64, types.int64)
 store_f32 = define(_store_scalar, types.void, types.int64, types.float32)
 store_f16 = define(_store_half_scalar, types.void, types.int64, types.float32)
@@ -395,9 +406,9 @@ larger_or_nan = define_like_first(2, _larger_or_nan)
 absolute = define_like_first(1, _absolute)
 exp = define_like_first(1, _exp)
 splat = define(lambda b, a: broadcast(b, a[0], LANES), F32V, types.float32)
-sum_lanes = define(_sum, types.float32, F32V)
-max_lanes = define(_reduce(_larger), types.float32, F32V)
-max_lanes_or_nan = define(_reduce(_larger_or_nan), types.float32, F32V)
+sum_lanes: FloatOperation = define(_sum, types.float32, F32V)
+max_lanes: FloatOperation = define(_reduce(_larger), types.float32, F32V)
+max_lanes_or_nan: FloatOperation = define(_reduce(_larger_or_nan), types.float32, F32V)
 
 
 # --- bytes -------------------------------------------------------------------------------------
@@ -425,9 +436,7 @@ def dot(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.
     return b.add(total, products)
 
 
-def _dot_vnni(
-    b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value
-) -> ir.Value:
+def _dot_vnni(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:
     name = f"llvm.x86.avx512.vpdpbusd.{32 * total.type.count}"
     if llvm.llvm_version_info < (22,):
         # Before LLVM 22 the bytes were passed as i32 lanes.
@@ -492,6 +501,4 @@ nibbles = define(_nibbles, I8X32, I8X16)
 store_rounded = define(_store_rounded, types.void, types.int64, F32V)
 round_even = define_like_first(1, _round_even)
 load_bytes_as_f32v = define(_bytes_to_floats, F32V, types.int64)
-store_nibbles = define(
-    _store_nibbles, types.void, types.int64, I8X16, types.float32, types.float32
-)
+store_nibbles = define(_store_nibbles, types.void, types.int64, I8X16, types.float32, types.float32)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from engine.backend.host_buffer import CACHE_LINE, aligned_bytes
 from engine.backends.cpu import layout
 from engine.backends.cpu.kernels import elementwise
 from engine.backends.cpu.kernels.catalog import KERNELS
+from engine.backends.cpu.kernels.flash_attn import KEYS, QUERIES
 from engine.backends.cpu.kernels.matmul_float import PANEL_STEPS
 from engine.backends.cpu.rules import QUANTIZED
 from engine.backends.cpu.simd import LANES
@@ -37,6 +37,8 @@ from engine.core.ops import (
 from engine.core.tensor import Shape, contiguous_strides
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from engine.backend.interface import Bytes, SplitGraph
@@ -137,8 +139,8 @@ class _Writer:
         tensors = {layout.DST: self.tensor(node)}
         for offset, source in zip(_SOURCES, node.src, strict=False):
             tensors[offset] = self.tensor(source)
-        parallel = node.n_elems >= PARALLEL_FROM if work is None else (
-            work >= PARALLEL_FROM_PRODUCTS
+        parallel = (
+            node.n_elems >= PARALLEL_FROM if work is None else (work >= PARALLEL_FROM_PRODUCTS)
         )
         self.rows.append(Row(kernel, i_node, tensors, params, parallel, shared, own_bytes))
 
@@ -234,9 +236,7 @@ def _mul_mat(writer: _Writer, i_node: int, node: Tensor) -> None:
         writer.rows.append(Row("quantize", i_node, tensors, (), parallel, room))
         writer.quantized = x
     own_bytes = LANES * (BLOCK + 4 * BYTE_COLUMNS) + n_blocks * PANEL_BLOCK_BYTES
-    writer.add(
-        "mul_mat_quant", i_node, node, (kind,), work=work, shared=room, own_bytes=own_bytes
-    )
+    writer.add("mul_mat_quant", i_node, node, (kind,), work=work, shared=room, own_bytes=own_bytes)
 
 
 def _rope(writer: _Writer, i_node: int, node: Tensor) -> None:
@@ -277,10 +277,12 @@ def _correction(params: RopeParams, beta: float) -> float:
 def _flash_attn(writer: _Writer, i_node: int, node: Tensor) -> None:
     params = node.params
     assert isinstance(params, FlashAttnParams), node
-    q, k = node.src[:2]
+    q, k, v = node.src[:3]
     work = q.n_elems * k.ne[1]
+    dv = -(-v.ne[0] // LANES) * LANES
+    own_floats = 2 * QUERIES + KEYS * (FLOAT_COLUMNS + k.ne[0] + dv) + QUERIES * dv
     floats = (float(params.scale), float(params.softcap))
-    writer.add("flash_attn", i_node, node, floats, work=work)
+    writer.add("flash_attn", i_node, node, floats, work=work, own_bytes=4 * own_floats)
 
 
 _ROWS_OF: dict[Op, Callable[[_Writer, int, Tensor], None]] = {

@@ -7,8 +7,8 @@ broadcast. Columns at or past `n_cols` repeat the last one, so a tile never need
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from numba import types
@@ -32,7 +32,11 @@ from engine.backends.cpu.simd import (
     half_to_float,
     indices,
     pointer,
+    variable,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FLOAT_COLUMNS = 8
 """Columns of a float tile: with AVX2's 16 registers, 8 sums, one row vector and a broadcast."""
@@ -88,10 +92,7 @@ def _float_tile(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     columns = [_column(b, c, n_cols) for c in range(FLOAT_COLUMNS)]
     xs = [_strided(b, x, column, x_stride) for column in columns]
     outs = [_strided(b, out, column, out_stride) for column in columns]
-    sums = [
-        cgutils.alloca_once_value(b, b.load(pointer(b, address, vector), align=4))
-        for address in outs
-    ]
+    sums = [variable(b, b.load(pointer(b, address, vector), align=4)) for address in outs]
     with _counting(b, n_steps) as k:
         row = b.load(pointer(b, _strided(b, panel, k, panel_stride), vector), align=4)
         for address, total in zip(xs, sums, strict=True):
@@ -111,7 +112,7 @@ def _byte_tile(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     columns = [_column(b, c, n_cols) for c in range(BYTE_COLUMNS)]
     xs = [_strided(b, x, column, x_stride) for column in columns]
     pairs_at = b.mul(n_blocks, _I64(BLOCK))
-    totals = [cgutils.alloca_once_value(b, constant(floats, 0.0)) for _ in columns]
+    totals = [variable(b, constant(floats, 0.0)) for _ in columns]
     with _counting(b, n_blocks) as block:
         here = _strided(b, panel, block, _I64(PANEL_BLOCK_BYTES))
         at_bytes = b.mul(block, _I64(BLOCK))
@@ -175,8 +176,8 @@ class _RowTile:
         self, b: ir.IRBuilder, kind: int, starts: list[ir.Value], x: ir.Value, pairs: ir.Value
     ) -> None:
         self.b, self.kind, self.starts, self.x, self.pairs = b, kind, starts, x, pairs
-        self.sums = [cgutils.alloca_once_value(b, constant(_SUM, 0.0)) for _ in starts]
-        self.offsets = cgutils.alloca_once_value(b, constant(_OFFSETS, 0.0))
+        self.sums = [variable(b, constant(_SUM, 0.0)) for _ in starts]
+        self.offsets = variable(b, constant(_OFFSETS, 0.0))
 
     def add(self, block: ir.Value, n: int) -> None:
         """Add `n` blocks from `block` on."""
@@ -305,9 +306,7 @@ def _store_halfs_transposed(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     _store_rows(b, _transpose(b, rows), target, target_stride)
 
 
-def _store_rows(
-    b: ir.IRBuilder, rows: list[ir.Value], target: ir.Value, stride: ir.Value
-) -> None:
+def _store_rows(b: ir.IRBuilder, rows: list[ir.Value], target: ir.Value, stride: ir.Value) -> None:
     for i, row in enumerate(rows):
         b.store(row, pointer(b, _strided(b, target, _I64(i), stride), row.type), align=4)
 

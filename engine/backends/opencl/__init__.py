@@ -1,7 +1,9 @@
 """The OpenCL backend: GPUs, and CPUs through software drivers such as PoCL.
 
 reg        create(): the backend family with its devices, or the reason why there are none
-discovery  platforms and devices found, double ones hidden, each one checked
+platforms  what the installed drivers offer
+discovery  which devices are used, which are hidden or left out, and why
+selfcheck  a device has to compute something right before it is offered
 device     OpenClDevice: facts of the moment, memory held
 rules      which operations, types and layouts have a kernel
 encode     tensor -> kernel call: name, arguments, number of items (no device needed)

@@ -37,7 +37,7 @@ class Launch(NamedTuple):
     """A kernel and what it is launched with; `global_size` counts items, whole groups."""
 
     kernel: cl.Kernel
-    args: tuple[object, ...]
+    args: tuple[cl.Buffer | float, ...]
     global_size: tuple[int, int, int]
     local_size: tuple[int, int, int]
 

@@ -47,24 +47,26 @@ class OffsetClock(DeviceClock):
     """A clock that runs beside the host's: each reading bounds the offset between the two.
 
     The bounds of successive readings are intersected, so that the offset rests while readings
-    agree; a reading outside them means that the clocks have drifted, and starts anew.
+    agree; a reading outside them means that the clocks have drifted, and starts anew. Bounds are
+    replaced as a pair: the driver's threads convert times too.
     """
 
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = read
-        self._low, self._high = _bounds(read())
+        self._bounds = _bounds(read())
 
     def to_host(self, device_ns: int) -> int:
         """The device's time plus the middle of the offset's bounds."""
-        return device_ns + (self._low + self._high) // 2
+        low, high = self._bounds
+        return device_ns + (low + high) // 2
 
     def refresh(self) -> None:
         """Take one more reading."""
+        known_low, known_high = self._bounds
         low, high = _bounds(self._read())
-        if low > self._high or high < self._low:
-            self._low, self._high = low, high
-        else:
-            self._low, self._high = max(low, self._low), min(high, self._high)
+        if low <= known_high and known_low <= high:
+            low, high = max(low, known_low), min(high, known_high)
+        self._bounds = low, high
 
 
 class RawClock(OffsetClock):
@@ -100,9 +102,13 @@ def _is_raw(readings: list[Reading]) -> bool:
 
 
 def _read_raw() -> Reading:
-    before = time.monotonic_ns()
-    raw = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
-    return before, raw, time.monotonic_ns()
+    """The tightest of three readings, since the thread may be preempted inside one."""
+    tries = []
+    for _ in range(3):
+        before = time.monotonic_ns()
+        raw = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+        tries.append((before, raw, time.monotonic_ns()))
+    return min(tries, key=lambda reading: reading[2] - reading[0])
 
 
 def _bounds(reading: Reading) -> tuple[int, int]:

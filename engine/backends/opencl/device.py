@@ -16,7 +16,13 @@ from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING, Tuning
 from engine.backends.opencl.events import END, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
-from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceFacts, DeviceType
+from engine.core.devices import (
+    BufferTypeFacts,
+    DeviceCaps,
+    DeviceFacts,
+    DeviceType,
+    Unavailable,
+)
 
 if TYPE_CHECKING:
     from engine.backend.interface import BackendReg
@@ -94,6 +100,36 @@ class OpenClDevice(Device):
         marker.wait()
         after_ns = time.monotonic_ns()
         return before_ns, command_ns(marker, END), after_ns
+
+
+def make_devices(
+    reg: BackendReg, usable: tuple[FoundDevice, ...], offload_min_batch: int
+) -> tuple[tuple[OpenClDevice, ...], tuple[Unavailable, ...]]:
+    """Devices OpenCL0, OpenCL1, ... and those whose driver refused to open them.
+
+    Devices of one platform share a context, so that copies between them skip the host.
+    """
+    devices: list[OpenClDevice] = []
+    refused: list[Unavailable] = []
+    contexts: dict[cl.Platform, cl.Context] = {}
+    for found in usable:
+        platform = found.handle.platform
+        try:
+            if platform not in contexts:
+                mates = [f.handle for f in usable if f.handle.platform == platform]
+                contexts[platform] = cl.Context(mates)
+            devices.append(
+                OpenClDevice(
+                    reg,
+                    f"{reg.name}{len(devices)}",
+                    found,
+                    contexts[platform],
+                    offload_min_batch=offload_min_batch,
+                )
+            )
+        except cl.Error as error:
+            refused.append(Unavailable(found.description, f"its driver refused: {error}"))
+    return tuple(devices), tuple(refused)
 
 
 def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) -> DeviceFacts:

@@ -1,4 +1,4 @@
-"""Platforms and devices: what there is, what is left out, and why."""
+"""Devices as their platforms describe them: which are used, which are left out, and why. Pure."""
 
 from __future__ import annotations
 
@@ -83,43 +83,3 @@ def _same_cpu(device: FoundDevice, usable: Iterable[FoundDevice]) -> FoundDevice
         return None
     others = (u for u in usable if u.is_cpu and u.version_text != device.version_text)
     return next(others, None)
-
-
-def find_devices() -> tuple[FoundDevice, ...]:
-    """Every device that can build programs, in the drivers' order; none without a platform.
-
-    Raises: ImportError when pyopencl is missing.
-    """
-    import pyopencl as cl
-
-    return tuple(
-        FoundDevice(
-            platform.name.strip(),
-            platform.version.strip(),
-            handle.name.strip(),
-            bool(handle.type & cl.device_type.CPU),
-            handle,
-        )
-        for platform in _platforms(cl)
-        for handle in _devices(cl, platform)
-        if handle.compiler_available
-    )
-
-
-def _platforms(cl: Any) -> list[Any]:
-    try:
-        return list(cl.get_platforms())
-    except cl.LogicError as error:
-        if error.code == cl.status_code.PLATFORM_NOT_FOUND_KHR:
-            return []
-        raise
-
-
-def _devices(cl: Any, platform: Any) -> list[Any]:
-    kinds = cl.device_type.GPU | cl.device_type.CPU | cl.device_type.ACCELERATOR
-    try:
-        return list(platform.get_devices(kinds))
-    except (cl.LogicError, cl.RuntimeError) as error:
-        if error.code == cl.status_code.DEVICE_NOT_FOUND:
-            return []
-        raise

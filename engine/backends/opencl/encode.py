@@ -30,8 +30,6 @@ P = TypeVar("P")
 
 TILE_ROWS = 4
 """TILE_ROWS of mul_mat.cl."""
-QUERIES = 8
-"""QUERIES of flash_attn.cl."""
 MAX_INT = 2**31
 MIN_SET_ELEMS = 256
 """Elements that an item of SET_ROWS writes at least, so that one-element rows share an item."""
@@ -44,8 +42,9 @@ class Tuning:
     `group_items` items along dimension 0 form a work-group. `chunk_elems` of a row are one item of
     an elementwise kernel. `vec_rows` weight rows are one item of mul_mat_vec, which takes batches
     of up to `max_vec_columns`; larger ones go to mul_mat_tile with up to `tile_columns` an item.
-    `rope_heads` heads share the angles one item computes. `build_options` choose between variants
-    inside the .cl files.
+    `rope_heads` heads share the angles one item computes. `queries`
+    of a head are one item of attention. `build_options` choose between variants inside the .cl
+    files.
     """
 
     group_items: int
@@ -54,6 +53,7 @@ class Tuning:
     max_vec_columns: int
     tile_columns: int
     rope_heads: int
+    queries: int
     build_options: tuple[str, ...]
 
 
@@ -62,9 +62,10 @@ CPU_TUNING = Tuning(
     chunk_elems=2048,
     vec_rows=16,
     max_vec_columns=1,
-    tile_columns=512,
+    tile_columns=128,
     rope_heads=1 << 20,
-    build_options=("-DDEVICE_CPU",),
+    queries=16,
+    build_options=("-DDEVICE_CPU", "-DQUERIES=16"),
 )
 """Few fat items: a CPU device runs an item as a loop, and a group as a function call."""
 
@@ -75,7 +76,8 @@ GPU_TUNING = Tuning(
     max_vec_columns=1 << 20,
     tile_columns=4,
     rope_heads=1,
-    build_options=(),
+    queries=1,
+    build_options=("-DQUERIES=1",),
 )
 """Many thin items; the tile kernel's scratch is meant for CPUs and not used."""
 
@@ -260,7 +262,6 @@ def _mul_mat(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
 
 
 def _flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
-    del tuning
     q, k, v = node.src[:3]
     has_mask = len(node.src) > 3
     mask = node.src[3] if has_mask else q
@@ -274,7 +275,7 @@ def _flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
         *_strides(q, k, v, mask, node),
         *_floats(scale, params.softcap),
     )
-    items = (ceil_div(q.ne[1], QUERIES), q.ne[2], q.ne[3])
+    items = (ceil_div(q.ne[1], tuning.queries), q.ne[2], q.ne[3])
     return KernelCall(("flash_attn", k.type.label), "flash_attn", args, items)
 
 

@@ -3,21 +3,10 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
 from engine.backend.interface import BackendReg, Device
-from engine.backends.opencl.discovery import (
-    NO_PLATFORM,
-    NO_PLATFORM_HINT,
-    REG_NAME,
-    FoundDevice,
-    find_devices,
-    select,
-)
+from engine.backends.opencl.discovery import REG_NAME, select
 from engine.core.devices import CUDA_MIN_BATCH, Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MIN_BATCH_VARIABLE = "GGML_OP_OFFLOAD_MIN_BATCH"
 
@@ -34,18 +23,18 @@ class OpenClReg(BackendReg):
     def discover(self) -> None:
         """Look for devices and check each one."""
         try:
-            found = find_devices()
+            from engine.backends.opencl.platforms import find_devices
         except ImportError as error:
             reason = f"pyopencl cannot be loaded: {error}"
             self._unavailable = (Unavailable(REG_NAME, reason, "pip install pyopencl"),)
             return
-        if not found:
-            self._unavailable = (Unavailable(REG_NAME, NO_PLATFORM, NO_PLATFORM_HINT),)
-            return
+        from engine.backends.opencl.device import make_devices
         from engine.backends.opencl.selfcheck import check_device
 
-        usable, self._unavailable = select(found, check_device)
-        self._devices = self._make_devices(usable)
+        found, nothing_there = find_devices()
+        usable, left_out = select(found, check_device)
+        self._devices, refused = make_devices(self, usable, offload_min_batch())
+        self._unavailable = nothing_there + left_out + refused
 
     def devices(self) -> tuple[Device, ...]:
         """The usable devices, newest platform first."""
@@ -55,18 +44,6 @@ class OpenClReg(BackendReg):
         """Devices left out, or the family itself when there is no driver."""
         return self._unavailable
 
-    def _make_devices(self, usable: Iterable[FoundDevice]) -> tuple[Device, ...]:
-        import pyopencl as cl
-
-        from engine.backends.opencl.device import OpenClDevice
-
-        contexts = _one_context_per_platform(cl, tuple(usable))
-        min_batch = int(os.environ.get(MIN_BATCH_VARIABLE, CUDA_MIN_BATCH))
-        return tuple(
-            OpenClDevice(self, f"{REG_NAME}{i}", found, context, offload_min_batch=min_batch)
-            for i, (found, context) in enumerate(contexts)
-        )
-
 
 def create() -> OpenClReg:
     """The family, discovered; never raises for a missing driver."""
@@ -75,14 +52,7 @@ def create() -> OpenClReg:
     return reg
 
 
-def _one_context_per_platform(
-    cl: Any, usable: tuple[FoundDevice, ...]
-) -> list[tuple[FoundDevice, Any]]:
-    """Each device with the context it shares, so that copies inside a platform skip the host."""
-    contexts: dict[Any, Any] = {}
-    for found in usable:
-        platform = found.handle.platform
-        if platform not in contexts:
-            mates = [f.handle for f in usable if f.handle.platform == platform]
-            contexts[platform] = cl.Context(mates)
-    return [(found, contexts[found.handle.platform]) for found in usable]
+def offload_min_batch() -> int:
+    """The batch from which operations of the host are wanted; ggml's variable may change it."""
+    text = os.environ.get(MIN_BATCH_VARIABLE, "")
+    return int(text) if text.isdecimal() else CUDA_MIN_BATCH

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.backends.cpu.jit import Kernel
+from typing import TYPE_CHECKING
+
 from engine.backends.cpu.kernels.elementwise import binary, scale, swiglu, unary
 from engine.backends.cpu.kernels.flash_attn import flash_attn
 from engine.backends.cpu.kernels.matmul_float import mul_mat_float
@@ -11,6 +12,9 @@ from engine.backends.cpu.kernels.norm import rms_norm, soft_max
 from engine.backends.cpu.kernels.quantize import quantize
 from engine.backends.cpu.kernels.rope import rope, rope_angles
 from engine.backends.cpu.kernels.rows import copy, get_rows, set_rows
+
+if TYPE_CHECKING:
+    from engine.backends.cpu.jit import Kernel
 
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel

@@ -34,7 +34,7 @@ def param(p: int, i_param: int) -> int:
 
 
 @helper
-def param_float(p: int, i_param: int) -> float:
+def param_float(p: int, i_param: int) -> np.float32:
     """A float parameter as float32."""
     return np.float32(load_f64(p + PARAMS + 8 * i_param))
 

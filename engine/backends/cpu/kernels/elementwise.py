@@ -66,7 +66,7 @@ def _combine_row(kind: int, y: int, a: int, b: int, n: int) -> None:
 
 
 @helper
-def _combine_scalar(kind: int, a: float, b: float) -> float:
+def _combine_scalar(kind: int, a: np.float32, b: np.float32) -> np.float32:
     if kind == ADD:
         return a + b
     if kind == SUB:
@@ -117,7 +117,7 @@ def scale(p: int, ith: int, nth: int) -> int:
 
 @helper
 def _activate(kind: int, x: Vector) -> Vector:
-    """x / (1 + e^-x), or with the argument that makes it the tanh form of GELU."""
+    """Divide x by 1 + e^-x, or with the argument that makes it the tanh form of GELU."""
     if kind == SILU:
         inner = fsub(splat(_ZERO), x)
     else:

@@ -1,8 +1,11 @@
-"""FLASH_ATTN_EXT: attention with an online softmax, so that no row of scores is ever stored."""
+"""FLASH_ATTN_EXT: attention with an online softmax, so that no row of scores is ever stored.
+
+Queries of one head meet KEYS keys at a time. A run of queries (`_attend_tile`) goes through
+register tiles over an unpacked panel of keys; single ones (`_attend_row`) through dot products.
+Both weigh scores the same way (`_weigh`). Source: FlashAttention, arXiv 2205.14135, algorithm 1.
+"""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -11,89 +14,301 @@ from engine.backends.cpu.kernels.common import (
     address,
     nb,
     ne,
+    own_scratch,
     param_float,
     row_at,
     share,
 )
-from engine.backends.cpu.kernels.matmul_float import dot_f16
-from engine.backends.cpu.layout import DST, SRC0, SRC1, SRC2, SRC3
+from engine.backends.cpu.kernels.matmul_float import dot_f16, pack_panel
+from engine.backends.cpu.kernels.norm import scale_row
+from engine.backends.cpu.kernels.rows import widen
+from engine.backends.cpu.layout import DST, KIND_F16, SRC0, SRC1, SRC2, SRC3
 from engine.backends.cpu.simd import (
     LANES,
+    Vector,
+    exp,
+    fadd,
+    fdiv,
     fma,
     fmul,
+    fsub,
+    larger,
     load_f16,
     load_f16_part,
     load_f16v,
+    load_f32,
     load_f32_part,
     load_f32v,
+    max_lanes,
     splat,
+    store_f32,
     store_f32_part,
     store_f32v,
+    sum_lanes,
 )
+from engine.backends.cpu.tiles import FLOAT_COLUMNS, float_tile
+
+KEYS = 64
+"""Keys that queries meet at once; a multiple of LANES."""
+
+QUERIES = 32
+"""Queries of a head that share an unpacked panel of keys; a multiple of FLOAT_COLUMNS."""
+
+TILE_FROM_QUERIES = 4
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
+_TWO = np.float32(2.0)
 _MINUS_INF = np.float32(-np.inf)
 
 
 @helper
-def _scale_in_place(y: int, n: int, factor: float) -> None:
-    factors = splat(factor)
-    for i in range(0, n - LANES + 1, LANES):
-        store_f32v(y + 4 * i, fmul(load_f32v(y + 4 * i), factors))
-    rest = n % LANES
-    if rest:
-        i = 4 * (n - rest)
-        store_f32_part(y + i, fmul(load_f32_part(y + i, rest), factors), rest)
+def _tanh(x: Vector) -> Vector:
+    """1 - 2 / (e^2x + 1)."""
+    one, two = splat(_ONE), splat(_TWO)
+    return fsub(one, fdiv(two, fadd(exp(fmul(x, two)), one)))
 
 
 @helper
-def _add_scaled(y: int, x: int, n: int, factor: float) -> None:
-    """Add factor * x (f16) to y (f32)."""
-    factors = splat(factor)
-    for i in range(0, n - LANES + 1, LANES):
-        store_f32v(y + 4 * i, fma(load_f16v(x + 2 * i), factors, load_f32v(y + 4 * i)))
-    rest = n % LANES
-    if rest:
-        i = n - rest
-        total = fma(load_f16_part(x + 2 * i, rest), factors, load_f32_part(y + 4 * i, rest))
-        store_f32_part(y + 4 * i, total, rest)
+def _bias_scores(
+    scores: int, mask: int, n_keys: int, scale: np.float32, softcap: np.float32
+) -> np.float32:
+    """Scale and mask KEYS scores in place and give back the largest; keys past n_keys get -inf."""
+    factor, cap, top = splat(scale), splat(softcap), splat(_MINUS_INF)
+    for i in range(0, n_keys, LANES):
+        count = min(LANES, n_keys - i)
+        value = fmul(load_f32v(scores + 4 * i), factor)
+        if softcap != _ZERO:
+            value = fmul(_tanh(value), cap)
+        if mask != 0:
+            if count == LANES:
+                value = fadd(value, load_f16v(mask + 2 * i))
+            else:
+                value = fadd(value, load_f16_part(mask + 2 * i, count))
+        store_f32v(scores + 4 * i, value)
+        if count == LANES:
+            top = larger(value, top)
+    largest = max_lanes(top)
+    for i in range(n_keys - n_keys % LANES, n_keys):
+        largest = max(largest, load_f32(scores + 4 * i))
+    for i in range(n_keys, KEYS):
+        store_f32(scores + 4 * i, _MINUS_INF)
+    return largest
 
 
 @helper
-def _attend(
-    p: int, y: int, q: int, k: int, v: int, mask: int, scale: float, softcap: float
+def _weigh(
+    scores: int, state: int, mask: int, n_keys: int, scale: np.float32, softcap: np.float32
+) -> np.float32:
+    """Turn KEYS scores into weights; give back what earlier results must be multiplied with.
+
+    `state` holds the largest score and the sum of weights so far, f32 each.
+    """
+    before = load_f32(state)
+    largest = max(before, _bias_scores(scores, mask, n_keys, scale, softcap))
+    if largest == _MINUS_INF:
+        # Nothing seen yet, unless a score is NaN: that must reach the result.
+        for i in range(KEYS):
+            value = load_f32(scores + 4 * i)
+            if value == value:
+                store_f32(scores + 4 * i, _ZERO)
+            else:
+                store_f32(state + 4, value)
+        return _ONE
+    top, total = splat(largest), splat(_ZERO)
+    for i in range(0, KEYS, LANES):
+        weights = exp(fsub(load_f32v(scores + 4 * i), top))
+        store_f32v(scores + 4 * i, weights)
+        total = fadd(total, weights)
+    shrink = _ONE
+    if largest > before:
+        shrink = max_lanes(exp(splat(before - largest)))
+    store_f32(state, largest)
+    store_f32(state + 4, load_f32(state + 4) * shrink + sum_lanes(total))
+    return shrink
+
+
+@helper
+def _add_values(y: int, v: int, v_stride: int, weights: int, n_keys: int, dv: int) -> None:
+    """Add the weighted f16 rows of v to y."""
+    for i in range(0, dv, LANES):
+        count = min(LANES, dv - i)
+        if count == LANES:
+            total = load_f32v(y + 4 * i)
+            for j in range(n_keys):
+                row = load_f16v(v + j * v_stride + 2 * i)
+                total = fma(row, splat(load_f32(weights + 4 * j)), total)
+            store_f32v(y + 4 * i, total)
+        else:
+            total = load_f32_part(y + 4 * i, count)
+            for j in range(n_keys):
+                row = load_f16_part(v + j * v_stride + 2 * i, count)
+                total = fma(row, splat(load_f32(weights + 4 * j)), total)
+            store_f32_part(y + 4 * i, total, count)
+
+
+@helper
+def _is_masked(mask: int, n_keys: int) -> bool:
+    """Whether a row of the mask hides all of its keys."""
+    for i in range(n_keys):
+        if load_f16(mask + 2 * i) != _MINUS_INF:
+            return False
+    return True
+
+
+@helper
+def _inverse(total: np.float32) -> np.float32:
+    """1 / total, 0 for a query that saw nothing."""
+    if total == _ZERO:
+        return _ZERO
+    return _ONE / total
+
+
+@helper
+def _attend_row(
+    p: int,
+    y: int,
+    q: int,
+    k: int,
+    v: int,
+    mask: int,
+    scratch: int,
+    scale: np.float32,
+    softcap: np.float32,
 ) -> None:
-    """One query of one head: y [dv] in f32."""
+    """One query of one head: y [dv]."""
     n_kv, d, dv = ne(p, SRC1, 1), ne(p, SRC1, 0), ne(p, SRC2, 0)
     k_stride, v_stride = nb(p, SRC1, 1), nb(p, SRC2, 1)
-    largest, total = _MINUS_INF, _ZERO
+    state, scores = scratch, scratch + 64
+    store_f32(state, _MINUS_INF)
+    store_f32(state + 4, _ZERO)
     for i in range(dv):
-        store_f32_part(y + 4 * i, splat(_ZERO), 1)
-    for i in range(n_kv):
-        bias = _ZERO
+        store_f32(y + 4 * i, _ZERO)
+    for first in range(0, n_kv, KEYS):
+        n_keys, seen = min(KEYS, n_kv - first), mask
         if mask != 0:
-            bias = load_f16(mask + 2 * i)
-            if bias == _MINUS_INF:
+            seen = mask + 2 * first
+            if _is_masked(seen, n_keys):
                 continue
-        score = dot_f16(k + i * k_stride, q, d) * scale
-        if softcap != _ZERO:
-            score = softcap * np.float32(math.tanh(score))
-        score += bias
-        weight = _ONE
-        if score > largest:
-            shrink = np.float32(math.exp(largest - score))
-            _scale_in_place(y, dv, shrink)
-            total *= shrink
-            largest = score
-        else:
-            weight = np.float32(math.exp(score - largest))
-        _add_scaled(y, v + i * v_stride, dv, weight)
-        total += weight
-    inverse = _ZERO
-    if total != _ZERO:
-        inverse = _ONE / total
-    _scale_in_place(y, dv, inverse)
+        for i in range(n_keys):
+            store_f32(scores + 4 * i, dot_f16(k + (first + i) * k_stride, q, d))
+        shrink = _weigh(scores, state, seen, n_keys, scale, softcap)
+        if shrink != _ONE:
+            scale_row(y, y, dv, shrink)
+        _add_values(y, v + first * v_stride, v_stride, scores, n_keys, dv)
+    scale_row(y, y, dv, _inverse(load_f32(state + 4)))
+
+
+@helper
+def _mask_row(p: int, t: int, h: int, i3: int) -> int:
+    """Address of a query's row of the mask; 0 without one."""
+    if address(p, SRC3) == 0:
+        return 0
+    return row_at(p, SRC3, t, h % ne(p, SRC3, 2), i3 % ne(p, SRC3, 3))
+
+
+@helper
+def _all_are_masked(
+    p: int, t: int, n_queries: int, h: int, i3: int, first: int, n_keys: int
+) -> bool:
+    """Whether none of the queries sees one of the keys."""
+    if address(p, SRC3) == 0:
+        return False
+    for c in range(n_queries):
+        if not _is_masked(_mask_row(p, t + c, h, i3) + 2 * first, n_keys):
+            return False
+    return True
+
+
+@helper
+def _row_bytes(dv: int) -> int:
+    """Bytes of a row of unpacked values: dv floats, rounded up to a vector."""
+    return (dv + LANES - 1) // LANES * LANES * 4
+
+
+@helper
+def _unpack(p: int, k: int, v: int, n_keys: int, keys: int, values: int) -> None:
+    """Write n_keys keys as panels [LANES, d] and their values as rows of f32."""
+    d, dv, k_stride, v_stride = ne(p, SRC1, 0), ne(p, SRC2, 0), nb(p, SRC1, 1), nb(p, SRC2, 1)
+    for i in range(0, n_keys, LANES):
+        count = min(LANES, n_keys - i)
+        pack_panel(KIND_F16, keys + 4 * i * d, k + i * k_stride, k_stride, count, 0, d)
+    for i in range(n_keys):
+        widen(values + i * _row_bytes(dv), v + i * v_stride, dv)
+
+
+@helper
+def _score(p: int, q: int, count: int, keys: int, n_keys: int, scores: int) -> None:
+    """Write the scores [KEYS, count] of neighbouring queries at q."""
+    d = ne(p, SRC1, 0)
+    for i in range(0, KEYS * count, LANES):
+        store_f32v(scores + 4 * i, splat(_ZERO))
+    for i in range(0, n_keys, LANES):
+        panel, target = keys + 4 * i * d, scores + 4 * i
+        float_tile(panel, 4 * LANES, q, nb(p, SRC0, 1), count, d, target, 4 * KEYS)
+
+
+@helper
+def _add_weighted(
+    values: int, row_bytes: int, scores: int, count: int, n_keys: int, results: int
+) -> None:
+    """Add values weighted by scores [KEYS, count] to results [dv, count]."""
+    for i in range(0, row_bytes, 4 * LANES):
+        target = results + i
+        float_tile(values + i, row_bytes, scores, 4 * KEYS, count, n_keys, target, row_bytes)
+
+
+@helper
+def _attend_tile(
+    p: int,
+    t: int,
+    n_queries: int,
+    h: int,
+    i3: int,
+    scratch: int,
+    scale: np.float32,
+    softcap: np.float32,
+) -> None:
+    """Queries t to t + n_queries (at most QUERIES) of one head.
+
+    Scratch, f32: states, scores [KEYS, FLOAT_COLUMNS], keys [KEYS, d], values [dv, KEYS], results
+    [dv, QUERIES]; dv rounded up to LANES.
+    """
+    n_kv, dv, n_heads = ne(p, SRC1, 1), ne(p, SRC2, 0), ne(p, SRC0, 2)
+    k = row_at(p, SRC1, 0, h // (n_heads // ne(p, SRC1, 2)), i3)
+    v = row_at(p, SRC2, 0, h // (n_heads // ne(p, SRC2, 2)), i3)
+    row_bytes = _row_bytes(dv)
+    states, scores = scratch, scratch + 8 * QUERIES
+    keys = scores + 4 * KEYS * FLOAT_COLUMNS
+    values = keys + 4 * KEYS * ne(p, SRC1, 0)
+    results = values + row_bytes * KEYS
+    for c in range(n_queries):
+        store_f32(states + 8 * c, _MINUS_INF)
+        store_f32(states + 8 * c + 4, _ZERO)
+    for i in range(0, n_queries * row_bytes, 4 * LANES):
+        store_f32v(results + i, splat(_ZERO))
+    for first in range(0, n_kv, KEYS):
+        n_keys = min(KEYS, n_kv - first)
+        if _all_are_masked(p, t, n_queries, h, i3, first, n_keys):
+            continue
+        _unpack(p, k + first * nb(p, SRC1, 1), v + first * nb(p, SRC2, 1), n_keys, keys, values)
+        for c in range(0, n_queries, FLOAT_COLUMNS):
+            count = min(FLOAT_COLUMNS, n_queries - c)
+            _score(p, row_at(p, SRC0, t + c, h, i3), count, keys, n_keys, scores)
+            for j in range(count):
+                mask = _mask_row(p, t + c + j, h, i3)
+                if mask != 0:
+                    mask += 2 * first
+                row, state = scores + 4 * KEYS * j, states + 8 * (c + j)
+                shrink = _weigh(row, state, mask, n_keys, scale, softcap)
+                if shrink != _ONE:
+                    result = results + (c + j) * row_bytes
+                    scale_row(result, result, dv, shrink)
+            target = results + c * row_bytes
+            _add_weighted(values, row_bytes, scores, count, n_keys, target)
+    for c in range(n_queries):
+        factor = _inverse(load_f32(states + 8 * c + 4))
+        scale_row(row_at(p, DST, h, t + c, i3), results + c * row_bytes, dv, factor)
 
 
 @kernel
@@ -106,14 +321,20 @@ def flash_attn(p: int, ith: int, nth: int) -> int:
     if softcap != _ZERO:
         scale /= softcap
     n_tokens, n_heads, n3 = ne(p, SRC0, 1), ne(p, SRC0, 2), ne(p, SRC0, 3)
-    group, group_v = n_heads // ne(p, SRC1, 2), n_heads // ne(p, SRC2, 2)
-    first, end = share(n_tokens * n_heads * n3, ith, nth)
+    step = QUERIES
+    if n_tokens < TILE_FROM_QUERIES:
+        step = 1
+    n_steps = (n_tokens + step - 1) // step
+    scratch = own_scratch(p, ith)
+    first, end = share(n_steps * n_heads * n3, ith, nth)
     for unit in range(first, end):
-        t, h, i3 = unit % n_tokens, unit // n_tokens % n_heads, unit // (n_tokens * n_heads)
-        mask = 0
-        if address(p, SRC3) != 0:
-            mask = row_at(p, SRC3, t, h % ne(p, SRC3, 2), i3 % ne(p, SRC3, 3))
-        k, v = row_at(p, SRC1, 0, h // group, i3), row_at(p, SRC2, 0, h // group_v, i3)
-        y = row_at(p, DST, h, t, i3)
-        _attend(p, y, row_at(p, SRC0, t, h, i3), k, v, mask, scale, softcap)
+        t, h, i3 = unit % n_steps * step, unit // n_steps % n_heads, unit // (n_steps * n_heads)
+        if step > 1:
+            n_queries = min(step, n_tokens - t)
+            _attend_tile(p, t, n_queries, h, i3, scratch, scale, softcap)
+            continue
+        k = row_at(p, SRC1, 0, h // (n_heads // ne(p, SRC1, 2)), i3)
+        v = row_at(p, SRC2, 0, h // (n_heads // ne(p, SRC2, 2)), i3)
+        y, q, mask = row_at(p, DST, h, t, i3), row_at(p, SRC0, t, h, i3), _mask_row(p, t, h, i3)
+        _attend_row(p, y, q, k, v, mask, scratch, scale, softcap)
     return 0

@@ -35,7 +35,7 @@ TILE_FROM_COLUMNS = 4
 
 
 @helper
-def dot_f32(w: int, x: int, n: int) -> float:
+def dot_f32(w: int, x: int, n: int) -> np.float32:
     """Dot product of f32 and f32, n elements."""
     even, odd = splat(_ZERO), splat(_ZERO)
     i = 0
@@ -53,7 +53,7 @@ def dot_f32(w: int, x: int, n: int) -> float:
 
 
 @helper
-def dot_f16(w: int, x: int, n: int) -> float:
+def dot_f16(w: int, x: int, n: int) -> np.float32:
     """Dot product of f16 and f32, n elements."""
     even, odd = splat(_ZERO), splat(_ZERO)
     i = 0
@@ -74,7 +74,7 @@ def dot_f16(w: int, x: int, n: int) -> float:
 def pack_panel(
     kind: int, panel: int, w: int, w_stride: int, n_rows: int, first: int, end: int
 ) -> None:
-    """Write elements `first` to `end` of up to LANES rows to the panel: f32 [LANES, end - first]."""
+    """Write elements `first` to `end` of up to LANES rows to a panel, f32 [LANES, end - first]."""
     size = 4
     if kind == KIND_F16:
         size = 2

@@ -94,9 +94,7 @@ def store_tile(y: int, y_stride: int, sums: int, n_rows: int, n_columns: int) ->
 
 
 @helper
-def _rows_by_tile(
-    p: int, y: int, w: int, x: int, n_blocks: int, n_rows: int, scratch: int
-) -> None:
+def _rows_by_tile(p: int, y: int, w: int, x: int, n_blocks: int, n_rows: int, scratch: int) -> None:
     """Up to LANES rows: y[r, c] for every column c of src1."""
     kind, n_columns = param(p, 0), ne(p, SRC1, 1)
     rows = scratch

@@ -45,7 +45,7 @@ _MINUS_INF = np.float32(-np.inf)
 
 
 @helper
-def _sum_of_squares(x: int, n: int) -> float:
+def _sum_of_squares(x: int, n: int) -> np.float32:
     total = splat(_ZERO)
     for i in range(0, n - LANES + 1, LANES):
         value = load_f32v(x + 4 * i)
@@ -58,7 +58,8 @@ def _sum_of_squares(x: int, n: int) -> float:
 
 
 @helper
-def _scale_row(y: int, x: int, n: int, factor: float) -> None:
+def scale_row(y: int, x: int, n: int, factor: np.float32) -> None:
+    """Write n floats of x times a factor to y, which may be x."""
     factors = splat(factor)
     for i in range(0, n - LANES + 1, LANES):
         store_f32v(y + 4 * i, fmul(load_f32v(x + 4 * i), factors))
@@ -78,7 +79,7 @@ def rms_norm(p: int, ith: int, nth: int) -> int:
         i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
         y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
         mean = _sum_of_squares(x, n0) / np.float32(n0)
-        _scale_row(y, x, n0, _ONE / np.float32(math.sqrt(mean + eps)))
+        scale_row(y, x, n0, _ONE / np.float32(math.sqrt(mean + eps)))
     return 0
 
 
@@ -103,7 +104,7 @@ def _masked_part(x: int, mask: int, mask_kind: int, i: int, rest: int, factor: V
 
 
 @helper
-def _write_masked(y: int, x: int, mask: int, mask_kind: int, n: int, factor: Vector) -> float:
+def _write_masked(y: int, x: int, mask: int, mask_kind: int, n: int, factor: Vector) -> np.float32:
     """Write x * factor + mask to y and give back the largest."""
     top = splat(_MINUS_INF)
     for i in range(0, n - LANES + 1, LANES):
@@ -121,7 +122,7 @@ def _write_masked(y: int, x: int, mask: int, mask_kind: int, n: int, factor: Vec
 
 
 @helper
-def _exponentiate(y: int, n: int, largest: float) -> float:
+def _exponentiate(y: int, n: int, largest: np.float32) -> np.float32:
     """Replace y by e^(y - largest) and give back the sum."""
     top, total = splat(largest), splat(_ZERO)
     for i in range(0, n - LANES + 1, LANES):
@@ -149,5 +150,5 @@ def soft_max(p: int, ith: int, nth: int) -> int:
         if address(p, SRC1) != 0:
             mask = row_repeated(p, SRC1, i1, i2, i3)
         largest = _write_masked(y, x, mask, mask_kind, n0, factor)
-        _scale_row(y, y, n0, _ONE / _exponentiate(y, n0, largest))
+        scale_row(y, y, n0, _ONE / _exponentiate(y, n0, largest))
     return 0

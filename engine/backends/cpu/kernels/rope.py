@@ -46,7 +46,7 @@ def rope_angles(p: int, ith: int, nth: int) -> int:
     for j in range(n_pairs):
         frequency = theta_scale**j
         if factors != 0:
-            frequency /= load_f32(factors + j * nb(p, SRC2, 0))
+            frequency /= float(load_f32(factors + j * nb(p, SRC2, 0)))
         blend = 0.0
         if ext_factor != 0.0:
             blend = _blend(j, low, high, ext_factor)

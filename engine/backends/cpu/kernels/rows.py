@@ -44,7 +44,8 @@ _EIGHT = np.float32(8.0)
 
 
 @helper
-def _widen(y: int, x: int, n: int) -> None:
+def widen(y: int, x: int, n: int) -> None:
+    """Write n f16 of x to y as f32."""
     for i in range(0, n - LANES + 1, LANES):
         store_f32v(y + 4 * i, load_f16v(x + 2 * i))
     rest = n % LANES
@@ -118,7 +119,7 @@ def get_rows(p: int, ith: int, nth: int) -> int:
         x = row_at(p, SRC0, index, i2 % ne(p, SRC0, 2), i3 % ne(p, SRC0, 3))
         y = row_at(p, DST, i1, i2, i3)
         if kind == KIND_F16:
-            _widen(y, x, n0)
+            widen(y, x, n0)
         elif kind == KIND_Q4_0 or kind == KIND_Q4_1 or kind == KIND_Q8_0:
             _dequantise(kind, y, x, n0)
         else:
@@ -159,7 +160,7 @@ def _copy_row(kind: int, kind_x: int, y: int, x: int, n: int) -> None:
         else:
             _narrow(y, x, n)
     elif kind_x == KIND_F16:
-        _widen(y, x, n)
+        widen(y, x, n)
     else:
         _copy_f32(y, x, n)
 

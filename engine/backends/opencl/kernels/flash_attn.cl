@@ -1,10 +1,9 @@
 // FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums.
 //
-// Item = (QUERIES queries, head, batch). Eight rows of k and v at a time are unpacked once for all
+// Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a time are unpacked once for all
 // queries of the item. A group of rows that the mask hides from a query is skipped for it.
 // Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
 
-#define QUERIES 8
 #define MAX_HEAD 256
 #define GROUP 8
 

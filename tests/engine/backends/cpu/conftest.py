@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,8 @@ from engine.backends.cpu.reg import create
 from tests.engine.backends.cpu.cpu_split import CpuSplit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _pytest.fixtures import SubRequest
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from engine.backend.interface import Buffer, Device, Place, SplitGraph
-from engine.backends.cpu.backend import CpuBackend
 from engine.backends.cpu.reg import create
 from engine.core.quants import dequantize, quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from engine.backends.cpu.backend import CpuBackend
 
 DTYPES: dict[TensorType, type[np.generic]] = {
     TensorType.F32: np.float32,

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
-from engine.backend.interface import Completion, SplitGraph
 from engine.backends.cpu.backend import CpuBackend
 from engine.backends.cpu.kernels.catalog import KERNELS
 from engine.backends.cpu.reg import create
 from engine.core import build
 from engine.core.devices import BufferUsage, DeviceType
-from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import DeviceError, Stopped
 from tests.engine.backends.cpu.cpu_split import CpuSplit, random
+
+if TYPE_CHECKING:
+    from engine.backend.interface import Completion, SplitGraph
+    from engine.core.tensor import Tensor
 
 SHAPE = (1, 1, 20, 64)
 

@@ -249,9 +249,24 @@ def test_cpy_converts_into_a_window_of_another_shape(backend, split, kind, targe
     assert not split.read(target)[..., 27:].any()
 
 
+SMALL = [6.1e-5, 6e-5, 5.97e-8, 2.9e-8, 3e-8, -1e-7]
+SPECIAL = [np.inf, -np.inf, np.nan, 1.0009765625, 1.00048828125, 1.00146484375]
 HALF_EDGES = np.array(
-    [0.0, -0.0, 65504.0, 65519.9, 65520.0, 1e9, 6.1e-5, 6e-5, 5.97e-8, 2.9e-8, 3e-8, -1e-7]
-    + [np.inf, -np.inf, np.nan, 1.0009765625, 1.00048828125, 1.00146484375],
+    [
+        0.0,
+        -0.0,
+        65504.0,
+        65519.9,
+        65520.0,
+        1000000000.0,
+        6.1e-05,
+        6e-05,
+        5.97e-08,
+        2.9e-08,
+        3e-08,
+        -1e-07,
+        *SPECIAL,
+    ],
     dtype=np.float32,
 )
 
@@ -265,7 +280,15 @@ def test_halfs_round_to_nearest_even_and_keep_nan_and_infinity(backend, split):
         np.testing.assert_array_equal(result[0, 0, 0], HALF_EDGES.astype(np.float16))
 
 
-PRODUCTS = [(1, 1, 1), (17, 1, 32), (64, 2, 96), (5, 3, 64), (33, 4, 64), (48, 11, 576), (20, 37, 96)]
+PRODUCTS = [
+    (1, 1, 1),
+    (17, 1, 32),
+    (64, 2, 96),
+    (5, 3, 64),
+    (33, 4, 64),
+    (48, 11, 576),
+    (20, 37, 96),
+]
 """(rows, columns, inner)."""
 
 
@@ -332,8 +355,15 @@ def test_products_of_the_same_activations_agree_with_separate_ones(backend, spli
 
 @pytest.mark.parametrize(
     ("d", "t", "n_kv", "h", "hk"),
-    [(16, 1, 32, 4, 2), (64, 1, 256, 9, 3), (32, 11, 64, 8, 4), (64, 37, 48, 3, 3), (128, 5, 33, 2, 1)]
-    + [(40, 20, 70, 2, 1), (8, 9, 5, 1, 1)],
+    [
+        (16, 1, 32, 4, 2),
+        (64, 1, 256, 9, 3),
+        (32, 11, 64, 8, 4),
+        (64, 37, 48, 3, 3),
+        (128, 5, 33, 2, 1),
+        (40, 20, 70, 2, 1),
+        (8, 9, 5, 1, 1),
+    ],
 )
 @pytest.mark.parametrize("softcap", [0.0, 5.0])
 @pytest.mark.parametrize("masked", [False, True])

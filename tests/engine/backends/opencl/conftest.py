@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from engine.backend.interface import Backend, Buffer, Device, Event, Place, SplitGraph
+from engine.backends.opencl.device import OpenClDevice
+from engine.backends.opencl.platforms import find_devices
 from engine.backends.opencl.reg import OpenClReg, create
 from engine.core.quants import dequantize, quantize
 from engine.core.tensor import Tensor, shape4
@@ -35,14 +37,16 @@ def opencl() -> OpenClReg:
 
 
 @pytest.fixture(scope="session")
-def device(opencl: OpenClReg) -> Device:
+def device(opencl: OpenClReg) -> OpenClDevice:
     if not opencl.devices():
         pytest.skip(f"OpenCL: {opencl.unavailable()[0].reason}")
-    return opencl.devices()[0]
+    first = opencl.devices()[0]
+    assert isinstance(first, OpenClDevice)
+    return first
 
 
 @pytest.fixture(scope="session")
-def backend(device: Device) -> Iterator[Backend]:
+def backend(device: OpenClDevice) -> Iterator[Backend]:
     stream = device.init_backend()
     yield stream
     stream.dispose()
@@ -109,8 +113,35 @@ class Bench:
 
 
 @pytest.fixture
-def bench(device: Device, backend: Backend) -> Iterator[Bench]:
+def bench(device: OpenClDevice, backend: Backend) -> Iterator[Bench]:
     made = Bench(device, backend)
+    yield made
+    for buffer in made.buffers:
+        buffer.release()
+
+
+@pytest.fixture(scope="session")
+def as_a_gpu(opencl: OpenClReg, device: OpenClDevice) -> OpenClDevice:
+    """The device driven as a GPU is: other build options, groups and items."""
+    if not device.facts.software:
+        pytest.skip("a CPU device: this one is driven as a GPU anyway")
+    found = next(f for f in find_devices()[0] if f.handle == device.handle)
+    return OpenClDevice(
+        opencl, "OpenCL9", replace(found, is_cpu=False), device.context, offload_min_batch=32
+    )
+
+
+@pytest.fixture(scope="session", params=["own kind", "as a GPU"])
+def every_backend(request: pytest.FixtureRequest, device: OpenClDevice) -> Iterator[Backend]:
+    chosen = device if request.param == "own kind" else request.getfixturevalue("as_a_gpu")
+    stream = chosen.init_backend()
+    yield stream
+    stream.dispose()
+
+
+@pytest.fixture
+def every_bench(every_backend: Backend) -> Iterator[Bench]:
+    made = Bench(every_backend.device, every_backend)
     yield made
     for buffer in made.buffers:
         buffer.release()

@@ -1,4 +1,7 @@
-"""Every kernel against numpy in float64: one case table an operation, odd sizes included."""
+"""Every kernel against numpy in float64: one case table an operation, odd sizes included.
+
+All cases run twice where the device is a CPU: as it is driven, and as a GPU would be.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,11 @@ NMSE = 1e-6
 NMSE_F16 = 1e-5
 
 pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def bench(every_bench):
+    return every_bench
 
 
 def rand(*shape, scale=1.0):

@@ -1,0 +1,90 @@
+"""AnswerBar: the answer, one sentence before any picture; it changes with every control."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QToolBar, QWidget
+
+from app.shell.answer_text import (
+    Clauses,
+    live_clauses,
+    plan_clauses,
+    plan_tooltip,
+    run_clauses,
+)
+from app.shell.clause_label import ClauseLabel
+from app.theme.fonts import ANSWER_PX, BODY_PX, general_font
+from engine.core.plan import Batch
+from engine.core.summary import RunState
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QResizeEvent
+
+    from app.state.app_state import AppState
+    from app.theme.theme import Theme
+
+HEIGHT_PX = 36
+LARGE_FROM_PX = 1400
+
+OPEN_FIRST = "Open a model to see where its operations run."
+
+
+class AnswerBar(QToolBar):
+    """The second row of the window."""
+
+    def __init__(self, state: AppState, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__("Answer", parent)
+        self.setObjectName("answer_bar")
+        self.setMovable(False)
+        self.setFixedHeight(HEIGHT_PX)
+        self._state = state
+        self._run_key: object = None
+        self._run_clauses: Clauses = ()
+        self.label = ClauseLabel(theme, parent=self)
+        self.label.setFont(general_font(BODY_PX))
+        self.addWidget(self.label)
+        for signal in (
+            state.plans_changed, state.batch_changed, state.run_changed, state.trace_changed,
+            state.model_changed, state.diff_changed,
+        ):  # fmt: skip
+            signal.connect(self._refresh)
+        self._refresh()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A wide window has larger words."""
+        super().resizeEvent(event)
+        size_px = ANSWER_PX if self.width() >= LARGE_FROM_PX else BODY_PX
+        if self.label.font().pixelSize() != size_px:
+            self.label.setFont(general_font(size_px))
+            self._refresh()
+
+    def _refresh(self) -> None:
+        state = self._state
+        plans = state.plans
+        if plans is None:
+            words = "" if state.model is not None else OPEN_FIRST
+            self.label.set_clauses((words,) if words else ())
+            return
+        note = plan_tooltip(plans, state.batch)
+        if state.run.state is not RunState.IDLE:
+            self.label.set_clauses(live_clauses(state.run), plans.prompt.devices, note)
+        elif state.run_is_newest and state.diff is None:
+            self._show_run(note)
+        else:
+            is_change = state.diff is not None
+            clauses = plan_clauses(plans, state.batch, is_change=is_change)
+            self.label.set_clauses(clauses, plans.prompt.devices, note)
+
+    def _show_run(self, note: str) -> None:
+        """Sums over spans are made once a trace."""
+        state = self._state
+        summary = state.run.summary
+        plan = state.plan_that_ran(Batch.PROMPT)
+        assert summary is not None
+        key = (id(summary), None if state.trace is None else state.trace.seq, id(plan))
+        if key != self._run_key:
+            spans = None if state.trace is None else state.trace.spans()
+            self._run_key = key
+            self._run_clauses = run_clauses(summary, plan, spans)
+        self.label.set_clauses(self._run_clauses, () if plan is None else plan.devices, note)

@@ -1,0 +1,210 @@
+"""Controller: routes the engine's answers, restarts it when it ended, says what happened."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, Signal
+
+from app.shell.messages import Message, died_message, failed_message, protocol_message
+from app.shell.planning import Planning
+from app.shell.running import Running
+from engine.core.summary import RunState
+from engine.service.messages import (
+    DEMO,
+    PROTOCOL,
+    EngineDied,
+    EngineReady,
+    Exported,
+    Failed,
+    JobProgress,
+    ModelOpened,
+    PlanMet,
+    Planned,
+    RunEnded,
+    RunStateChanged,
+    TextEmitted,
+    TraceArrived,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from app.bridge.bridge import Bridge
+    from app.state.app_state import AppState
+    from engine.service.messages import Answer
+
+log = logging.getLogger(__name__)
+
+
+class Controller(QObject):
+    """Between the bridge and the state. GUI thread only."""
+
+    message = Signal(object)
+    """Carries a Message."""
+    message_gone = Signal(object)
+    """Carries a topic: messages about it no longer hold."""
+    progress = Signal(object)
+    """Carries a Progress, or None when nothing has any."""
+    facts_changed = Signal()
+    """What commands can be used may have changed."""
+
+    def __init__(self, state: AppState, bridge: Bridge, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.state = state
+        self.planning = Planning(state, bridge, self)
+        self.running = Running(state, bridge, self)
+        self._bridge = bridge
+        self._is_ready = False
+        self._ready_words = "engine ready"
+        self._to_open = ""
+        self._routes: dict[type, Callable[[Any], object]] = {
+            EngineReady: self._on_ready,
+            EngineDied: self._on_died,
+            ModelOpened: self.planning.on_model_opened,
+            Planned: self._on_planned,
+            JobProgress: self._on_progress,
+            RunStateChanged: self._on_run_state,
+            TextEmitted: self.running.on_text,
+            PlanMet: self.running.on_plan_met,
+            RunEnded: self.running.on_ended,
+            TraceArrived: self.running.on_trace,
+            Exported: self.running.on_exported,
+            Failed: self._on_failed,
+        }
+        bridge.answered.connect(self._on_answer)
+        self.planning.message.connect(self.message)
+        self.running.message.connect(self.message)
+        self.planning.settled.connect(self._on_settled)
+        self.running.started.connect(self._on_settled)
+        self.running.ended.connect(self._on_settled)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the engine answers."""
+        return self._is_ready
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs that `Running.stop` can stop."""
+        return self.running.is_running or self.planning.is_opening
+
+    def start(self) -> None:
+        """Start the engine."""
+        self.state.set_engine_text("engine starting")
+        self._bridge.start()
+
+    def open(self, path: str) -> None:
+        """Open a file or `DEMO`, as soon as the engine is ready."""
+        if path != DEMO:
+            path = str(Path(path).resolve())
+        if not self._is_ready:
+            self._to_open = path
+        elif not self.is_busy:
+            self.message_gone.emit("model")
+            self.planning.open(path)
+
+    def restart(self) -> None:
+        """End the engine and start it anew; model and options are kept."""
+        self._engine_gone()
+        self._ready_words = f"engine restarted {_time_of_day()}"
+        self.state.set_engine_text("engine restarting")
+        self._bridge.restart()
+
+    # Answers.
+
+    def _on_answer(self, answer: Answer) -> None:
+        self._routes[type(answer)](answer)
+
+    def _on_ready(self, answer: EngineReady) -> None:
+        if answer.protocol != PROTOCOL:
+            self.message.emit(protocol_message(answer.protocol, PROTOCOL))
+            return
+        self._is_ready = True
+        self.state.set_devices(answer.devices, answer.unavailable)
+        self.state.set_engine_text(self._ready_words)
+        self.planning.reopen()
+        if self._to_open:
+            path, self._to_open = self._to_open, ""
+            self.planning.open(path)
+        self.facts_changed.emit()
+
+    def _on_died(self, answer: EngineDied) -> None:
+        was_ready = self._is_ready
+        doing = self.running.doing or self.planning.doing
+        died = replace(answer, doing=doing)
+        log.warning("The engine ended with %s %s\n%s", died.exit_code, doing, died.details)
+        kept = self._what_is_kept()
+        self._engine_gone()
+        self._ready_words = f"engine restarted {_time_of_day()}"
+        self.message.emit(died_message(died, restarts=was_ready, kept=kept))
+        if was_ready:
+            self._bridge.restart()
+        else:
+            self.state.set_engine_text("engine stopped")
+
+    def _what_is_kept(self) -> str:
+        if self.state.model is None:
+            return ""
+        trace = self.state.trace
+        if self.running.is_running and trace is not None and trace.n_spans:
+            return "What the run recorded so far is kept; plan and options are unchanged."
+        return "Plan and options are unchanged."
+
+    def _engine_gone(self) -> None:
+        self._is_ready = False
+        self.running.on_engine_died()
+        self.planning.on_engine_died()
+        self.progress.emit(None)
+        self.facts_changed.emit()
+
+    def _on_planned(self, answer: Planned) -> None:
+        self.planning.on_planned(answer)
+        self.facts_changed.emit()
+
+    def _on_progress(self, answer: JobProgress) -> None:
+        self.progress.emit(answer.progress)
+
+    def _on_run_state(self, answer: RunStateChanged) -> None:
+        if answer.state is not RunState.PREPARING:
+            self.progress.emit(None)
+        self.running.on_state(answer)
+
+    def _on_failed(self, answer: Failed) -> None:
+        if not (self.planning.on_failed(answer) or self.running.on_failed(answer)):
+            self.message.emit(failed_message(answer))
+
+    def _on_settled(self) -> None:
+        if not self.is_busy:
+            self.progress.emit(None)
+        if self._is_ready:
+            self.state.set_engine_text(self._engine_words())
+        self.facts_changed.emit()
+
+    def _engine_words(self) -> str:
+        if self.planning.is_opening:
+            return "opening"
+        if self.running.is_running:
+            return "running"
+        if self.state.run.summary is not None:
+            return f"run finished {_time_of_day()}"
+        return self._ready_words
+
+
+def unexpected_message(title: str, details: str) -> Message:
+    """An exception nobody caught; the window goes on."""
+    return Message(
+        "Something went wrong in the window.",
+        title,
+        "Nothing was lost. Please report this with the details.",
+        details,
+        topic="exception",
+    )
+
+
+def _time_of_day() -> str:
+    return datetime.now().astimezone().strftime("%H:%M:%S")

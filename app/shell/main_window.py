@@ -1,0 +1,283 @@
+"""MainWindow: what stands where, and what follows what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
+
+from app.commands.actions import ActionSet
+from app.commands.spec import Need
+from app.commands.table import ACTIONS, MENUS, PANES, RECENT, THEME, THEME_MENU
+from app.shell.answer_bar import AnswerBar
+from app.shell.bars import ChangeBar, MessageStack
+from app.shell.dock_area import DockArea
+from app.shell.panes import RUN, MakeView, make_view
+from app.shell.run_panel import RunPanel
+from app.shell.status import StatusBar
+from app.shell.tensor_page import TensorPage
+from app.shell.toolbar import Toolbar
+from app.shell.welcome import WelcomePage
+from app.shell.window_commands import WindowCommands
+from app.theme.fonts import SMALL_PX, general_font
+from engine.core.plan import Batch
+
+if TYPE_CHECKING:
+    from PySide6.QtCore import QMimeData
+    from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
+
+    from app.shell.controller import Controller
+    from app.state.settings import RecentFile, Settings
+    from app.theme.theme import Theme
+
+MIN_PX = (1024, 640)
+DEFAULT_PX = (1280, 800)
+TITLE = "Splitscope"
+
+
+class MainWindow(QMainWindow):
+    """The window. Everything it shows comes from AppState, everything it does from commands."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        theme: Theme,
+        settings: Settings,
+        make: MakeView = make_view,
+    ) -> None:
+        super().__init__()
+        self._controller, self._theme, self._settings = controller, theme, settings
+        self._state = controller.state
+        self.setObjectName("main_window")
+        self.setWindowTitle(TITLE)
+        self.setMinimumSize(*MIN_PX)
+        self.resize(*DEFAULT_PX)
+        self.setAcceptDrops(True)
+        self.setFont(general_font(SMALL_PX))
+        self.commands = WindowCommands(self, controller, theme, settings)
+        self.actions_ = ActionSet(ACTIONS, self.commands.handlers(), theme, self)
+        self.addActions(self.actions_.all())
+        self._make_rows()
+        self._make_centre(make)
+        self._make_menus()
+        self._connect()
+        self._restore()
+        self._apply_theme()
+        self._refresh_facts()
+
+    # Made once.
+
+    def _make_rows(self) -> None:
+        state, theme = self._state, self._theme
+        self.toolbar = Toolbar(state, theme, self._controller.planning, self.actions_, self)
+        self.answer = AnswerBar(state, theme, self)
+        self.addToolBar(self.toolbar)
+        self.addToolBarBreak()
+        self.addToolBar(self.answer)
+        self.status = StatusBar(state, self)
+        self.setStatusBar(self.status)
+
+    def _make_centre(self, make: MakeView) -> None:
+        state, theme = self._state, self._theme
+        texts = {spec.id: spec.text for spec in ACTIONS} | {"run": "Run again"}
+        undo_key = self.actions_["undo"].shortcut().toString()
+        self.change_bar = ChangeBar(theme, undo_key, self)
+        self.messages = MessageStack(texts, theme, self)
+        n_predict = self._settings.n_predict
+        self.run_panel = RunPanel(state, theme, self.actions_, n_predict, self)
+        self.welcome = WelcomePage(state, theme, self.actions_, self)
+        self.area = DockArea(state, theme, make, self.run_panel, self)
+        self.tensors = TensorPage(self)
+        self.pages = QStackedWidget(self)
+        for page in (self.welcome, self.area, self.tensors):
+            self.pages.addWidget(page)
+        centre = QWidget(self)
+        column = QVBoxLayout(centre)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.change_bar)
+        column.addWidget(self.messages)
+        column.addWidget(self.pages, stretch=1)
+        self.setCentralWidget(centre)
+
+    def _make_menus(self) -> None:
+        self.recent_menu = QMenu("Open recent", self)
+        for title, ids in MENUS:
+            menu = self.menuBar().addMenu(title)
+            for action_id in ids:
+                if action_id == RECENT:
+                    menu.addMenu(self.recent_menu)
+                elif action_id == THEME:
+                    self.actions_.fill_menu(menu.addMenu("Theme"), THEME_MENU)
+                elif action_id == PANES:
+                    menu.addActions([d.toggleViewAction() for d in self.area.docks.values()])
+                else:
+                    self.actions_.fill_menu(menu, (action_id,))
+
+    def _connect(self) -> None:
+        state, controller = self._state, self._controller
+        controller.message.connect(self.messages.show_message)
+        controller.message_gone.connect(self.messages.remove_topic)
+        controller.progress.connect(self.welcome.job_row.show_progress)
+        controller.progress.connect(self.run_panel.job_row.show_progress)
+        controller.facts_changed.connect(self._refresh_facts)
+        controller.planning.opened.connect(self._on_opened)
+        controller.planning.undo_stack.indexChanged.connect(self._refresh_undo)
+        controller.running.started.connect(self._on_run_started)
+        for signal in (state.plans_changed, state.run_changed, state.trace_changed):
+            signal.connect(self._refresh_facts)
+        for signal in (state.model_changed, state.plans_changed):
+            signal.connect(self._show_page)
+        state.batch_changed.connect(self.sync_checks)
+        state.diff_changed.connect(self.change_bar.show_diff)
+        state.trace_changed.connect(self._on_trace)
+        self.change_bar.shows_chosen.connect(self._on_shows)
+        self.change_bar.kept.connect(controller.planning.keep)
+        self.change_bar.undone.connect(controller.planning.undo)
+        self.messages.asked.connect(self._on_asked)
+        self.welcome.open_asked.connect(controller.open)
+        self._theme.changed.connect(self._apply_theme)
+
+    def _restore(self) -> None:
+        geometry, layout = self._settings.geometry, self._settings.layout
+        if geometry is not None:
+            self.restoreGeometry(geometry)
+        if layout is not None and not self.area.restore_layout(layout):
+            self._settings.forget_layout()
+        self._show_recent()
+
+    # For the commands.
+
+    def panes(self) -> list[QWidget]:
+        """What F6 walks through."""
+        bars = [w for w in (self.change_bar, self.messages) if w.isVisible()]
+        is_docks = self.pages.currentWidget() is self.area
+        panes = self.area.focus_order() if is_docks else [self.pages.currentWidget()]
+        return [self.toolbar, *bars, *panes]
+
+    def reset_layout(self) -> None:
+        """Put every pane back in its place."""
+        self._settings.forget_layout()
+        self.area.reset_layout()
+
+    def sync_checks(self) -> None:
+        """Check the commands that say how things are."""
+        is_prompt = self._state.batch is Batch.PROMPT
+        self.actions_["batch_prompt"].setChecked(is_prompt)
+        self.actions_["batch_token"].setChecked(not is_prompt)
+        self.actions_[f"theme_{self._theme.choice.value}"].setChecked(True)
+        self.actions_["op_offload"].setChecked(self._controller.planning.options.op_offload)
+
+    # What follows what.
+
+    def _show_page(self) -> None:
+        state = self._state
+        if state.model is None:
+            self.pages.setCurrentWidget(self.welcome)
+        elif state.plans is None:
+            self.tensors.show_model(state.model)
+            self.pages.setCurrentWidget(self.tensors)
+        else:
+            self.pages.setCurrentWidget(self.area)
+        name = "" if state.model is None else f"{Path(state.model.path).name} · "
+        self.setWindowTitle(f"{name}{TITLE}")
+
+    def _on_trace(self) -> None:
+        trace = self._state.trace
+        if trace is not None and trace.n_spans:
+            self.area.join_timeline()
+
+    def _on_run_started(self) -> None:
+        self.area.show_view(RUN)
+
+    def _on_opened(self, file: RecentFile) -> None:
+        self._settings.add_recent(file)
+        self._show_recent()
+
+    def _show_recent(self) -> None:
+        files = self._settings.recent
+        self.welcome.set_recent(files)
+        self.recent_menu.clear()
+        self.recent_menu.setEnabled(bool(files))
+        for file in files:
+            action = QAction(file.name, self.recent_menu)
+            action.setData(file.path)
+            action.setToolTip(file.path)
+            action.triggered.connect(self.commands.open_recent)
+            self.recent_menu.addAction(action)
+
+    def _on_shows(self, shows: str) -> None:
+        diff = self._state.diff
+        if diff is not None:
+            self._state.set_diff(replace(diff, shows=shows))
+
+    def _on_asked(self, action_id: str) -> None:
+        self.actions_[action_id].trigger()
+
+    def _refresh_facts(self) -> None:
+        self.actions_.set_facts(self._facts())
+        self._refresh_undo()
+        self.sync_checks()
+
+    def _facts(self) -> Need:
+        state, controller = self._state, self._controller
+        facts = Need.BUSY if controller.is_busy else Need.IDLE
+        held = (
+            (Need.ENGINE, controller.is_ready),
+            (Need.MODEL, state.model is not None),
+            (Need.PLAN, state.plans is not None),
+            (Need.RUNNABLE, state.model is not None and not state.model.run_problem),
+            (Need.TRACE, state.trace is not None and state.trace.n_spans > 0),
+        )
+        for need, is_so in held:
+            facts |= need if is_so else Need.NOTHING
+        return facts
+
+    def _refresh_undo(self) -> None:
+        planning = self._controller.planning
+        stack = planning.undo_stack
+        self.actions_["undo"].setEnabled(planning.can_step(back=True))
+        self.actions_["redo"].setEnabled(planning.can_step(back=False))
+        self.actions_["undo"].setText(f"Undo {stack.undoText()}".strip())
+        self.actions_["redo"].setText(f"Redo {stack.redoText()}".strip())
+        self.change_bar.undo_button.setEnabled(planning.can_step(back=True))
+
+    def _apply_theme(self) -> None:
+        self.setPalette(self._theme.qt_palette())
+        self.setStyleSheet(self._theme.stylesheet())
+
+    # Qt's events.
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        """Remember how the window was."""
+        self._settings.geometry = self.saveGeometry()
+        self._settings.layout = self.area.save_layout()
+        self._settings.save()
+        super().closeEvent(event)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Take one GGUF file."""
+        if _dropped_model(event.mimeData()):
+            event.acceptProposedAction()
+            self.welcome.set_drop_over(True)
+
+    def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
+        """It went away."""
+        self.welcome.set_drop_over(False)
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Open it."""
+        self.welcome.set_drop_over(False)
+        path = _dropped_model(event.mimeData())
+        if path:
+            event.acceptProposedAction()
+            self._controller.open(path)
+
+
+def _dropped_model(data: QMimeData) -> str:
+    """The path of a dropped GGUF file, empty if something else is dropped."""
+    paths = [url.toLocalFile() for url in data.urls() if url.isLocalFile()]
+    return next((path for path in paths if path.lower().endswith(".gguf")), "")

@@ -1,0 +1,344 @@
+"""Planning: open a model, plan it again with other options, undo, difference mode.
+
+At most one request to plan is under way; while it is, newer wishes replace one another, and the
+newest is sent when the answer comes, at most 30 times a second. So dragging a slider never queues.
+During a run a wish is sent at once, since the engine answers it only when the run has ended but
+acts on op_offload from the next graph on.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtGui import QUndoCommand, QUndoStack
+
+from app.shell.change_text import change_title
+from app.shell.first_selection import first_node
+from app.shell.messages import failed_message, model_message
+from app.state.app_state import DiffMode, RunInfo, Selection
+from app.state.settings import RecentFile
+from engine.core.options import Options, Redo, checked, redo_of
+from engine.core.plan import Batch
+from engine.core.summary import RunState
+from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
+
+if TYPE_CHECKING:
+    from app.bridge.bridge import Bridge
+    from app.state.app_state import AppState
+    from engine.core.summary import ModelSummary
+    from engine.core.table import PlanSetTable
+
+REPLAN_INTERVAL_MS = 33
+
+STOPPED_TITLE = "Stopped."
+"""The engine's title for what a person stopped: no news to them."""
+
+
+class Show(enum.Enum):
+    """What is shown when a plan arrives."""
+
+    PLAN = enum.auto()
+    DIFFERENCE = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """A plan somebody wants. `base` is what a difference is taken against."""
+
+    options: Options
+    show: Show
+    base: PlanSetTable | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What was so before a change: the options asked for, and the plans shown."""
+
+    options: Options
+    plans: PlanSetTable
+
+
+@dataclass(slots=True)
+class _Opening:
+    """A file being opened; `is_reopened` after the engine was restarted."""
+
+    request_id: int
+    path: str
+    is_reopened: bool
+    model: ModelSummary | None = None
+
+
+class Planning(QObject):
+    """Wishes about models and options. GUI thread only."""
+
+    message = Signal(object)
+    """Carries a Message."""
+    settled = Signal()
+    """Controls should show `options` and whether something is being opened."""
+    opened = Signal(object)
+    """Carries a RecentFile: a model was opened and may be remembered."""
+
+    def __init__(self, state: AppState, bridge: Bridge, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._bridge = bridge
+        self.undo_stack = QUndoStack(self)
+        self._path = ""
+        self._opening: _Opening | None = None
+        self._under_way: tuple[int, _Wish] | None = None
+        self._wanted: _Wish | None = None
+        self._drag_from: _Before | None = None
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.setInterval(REPLAN_INTERVAL_MS)
+        self._pause.timeout.connect(self._send_wanted)
+
+    # What is so.
+
+    @property
+    def options(self) -> Options:
+        """The newest options asked for."""
+        if self._wanted is not None:
+            return self._wanted.options
+        if self._under_way is not None:
+            return self._under_way[1].options
+        return self._state.plans.options if self._state.plans is not None else Options()
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a model is being opened."""
+        return self._opening is not None
+
+    @property
+    def doing(self) -> str:
+        """What the engine does for us, in words: "while opening x.gguf"."""
+        if self._opening is not None:
+            name = "the demo model" if self._opening.path == DEMO else self._opening.path
+            return f"while opening {name}"
+        return "while planning" if self._under_way is not None else ""
+
+    # Wishes.
+
+    def open(self, path: str) -> None:
+        """Open a file by its absolute path, or `DEMO`; what is open stays if that fails."""
+        self._open(path, None, is_reopened=False)
+
+    def reopen(self) -> None:
+        """Open the same model with the same options in an engine that was restarted."""
+        options = self.options
+        self._under_way, self._wanted = None, None
+        # A file that was being opened is not tried again: it may be what ended the engine.
+        self._opening = None
+        self.settled.emit()
+        if self._path and self._state.model is not None:
+            self._open(self._path, options, is_reopened=True)
+
+    def on_engine_died(self) -> None:
+        """Nothing that was asked for will be answered."""
+        self._pause.stop()
+        self._drag_from = None
+
+    def begin_drag(self) -> None:
+        """A control is being moved: plans follow, one undo step comes at its end."""
+        if self._drag_from is None:
+            self._drag_from = self._before()
+
+    def preview(self, **changes: Any) -> None:
+        """Plan while a control is being moved."""
+        self.begin_drag()
+        self.plan_with(checked(self.options, **changes), Show.PLAN, None)
+
+    def change(self, **changes: Any) -> None:
+        """Change options: plan, show the difference, and remember an undo step."""
+        before, self._drag_from = self._drag_from or self._before(), None
+        if before is None:
+            return
+        options = checked(self.options, **changes)
+        if options == before.options:
+            self.plan_with(options, Show.PLAN, None)
+            return
+        title = change_title(before.options, options, before.plans.n_layers)
+        self.undo_stack.push(_ChangeOptions(self, before, options, title))
+
+    def _before(self) -> _Before | None:
+        plans = self._state.plans
+        return None if plans is None else _Before(self.options, plans)
+
+    def plan_with(self, options: Options, show: Show, base: PlanSetTable | None) -> None:
+        """Ask for a plan; it replaces a wish that was not sent yet."""
+        self._wanted = _Wish(options, show, base)
+        if self._state.run.state is not RunState.IDLE:
+            self._under_way = None
+            self._send_wanted()
+        elif self._under_way is None and not self._pause.isActive():
+            self._send_wanted()
+
+    @property
+    def shown_plans(self) -> PlanSetTable | None:
+        """The plans that are shown: what the next difference is taken against."""
+        return self._state.plans
+
+    def keep(self) -> None:
+        """Leave difference mode with the new plan."""
+        self._state.set_diff(None)
+
+    def undo(self) -> None:
+        """Take the last change back."""
+        self.undo_stack.undo()
+
+    def redo(self) -> None:
+        """Make it again."""
+        self.undo_stack.redo()
+
+    # Answers.
+
+    def on_model_opened(self, answer: ModelOpened) -> None:
+        """Hold the model back until its plan is here, so that panes never see half of both."""
+        opening = self._opening
+        if opening is None or answer.request_id != opening.request_id:
+            return
+        opening.model = answer.model
+        if answer.model.plan_problem:
+            self._finish_opening(None)
+
+    def on_planned(self, answer: Planned) -> None:
+        """Show a plan that was asked for; one nobody waits for any more is dropped."""
+        if self._opening is not None and answer.request_id == self._opening.request_id:
+            self._finish_opening(answer.plans)
+        elif self._under_way is not None and answer.request_id == self._under_way[0]:
+            wish, self._under_way = self._under_way[1], None
+            self._show(wish, answer.plans)
+            self._go_on()
+
+    def on_failed(self, answer: Failed) -> bool:
+        """Say what could not be done; gives back whether it was ours."""
+        if self._opening is not None and answer.request_id == self._opening.request_id:
+            opened = self._opening.model
+            if opened is None:
+                self._opening = None
+                self.settled.emit()
+            else:
+                self._finish_opening(None)
+            if answer.title == STOPPED_TITLE:
+                return True
+        elif self._under_way is not None and answer.request_id == self._under_way[0]:
+            self._under_way = None
+            self._go_on()
+        else:
+            return False
+        self.message.emit(failed_message(answer))
+        return True
+
+    # Inside.
+
+    def _open(self, path: str, options: Options | None, *, is_reopened: bool) -> None:
+        request_id = self._bridge.next_id()
+        self._opening = _Opening(request_id, path, is_reopened)
+        self._bridge.send(OpenModel(request_id, path, options))
+        self.settled.emit()
+
+    def _finish_opening(self, plans: PlanSetTable | None) -> None:
+        opening, self._opening = self._opening, None
+        assert opening is not None
+        assert opening.model is not None
+        model = opening.model
+        if opening.is_reopened:
+            self._state.set_plans(plans)
+            self._state.set_diff(None)
+        else:
+            self._path = opening.path
+            self._show_model(model, plans)
+            self.opened.emit(_recent_file(opening.path, model))
+        message = model_message(model)
+        if message is not None and not opening.is_reopened:
+            self.message.emit(message)
+        self.settled.emit()
+
+    def _show_model(self, model: ModelSummary, plans: PlanSetTable | None) -> None:
+        self.undo_stack.clear()
+        self._drag_from = None
+        state = self._state
+        state.set_diff(None)
+        state.select(Selection())
+        state.met_plans.clear()
+        state.set_trace(None)
+        state.set_run(RunInfo())
+        state.set_plans(None)
+        state.set_model(model)
+        state.set_batch(Batch.PROMPT)
+        state.set_plans(plans)
+        if plans is not None:
+            state.select_node(first_node(plans.prompt))
+
+    def _show(self, wish: _Wish, plans: PlanSetTable) -> None:
+        self._state.set_plans(plans)
+        if wish.show is Show.DIFFERENCE and wish.base is not None:
+            title = change_title(wish.base.options, plans.options, plans.n_layers)
+            self._state.set_diff(DiffMode(wish.base, plans, title))
+        elif self._state.diff is not None:
+            self._state.set_diff(None)
+
+    def _go_on(self) -> None:
+        if self._wanted is not None and not self._pause.isActive():
+            self._send_wanted()
+        self.settled.emit()
+
+    def _send_wanted(self) -> None:
+        wish = self._wanted
+        if wish is None or self._under_way is not None or self._opening is not None:
+            return
+        self._wanted = None
+        request_id = self._bridge.next_id()
+        self._under_way = (request_id, wish)
+        self._bridge.send(Replan(request_id, wish.options))
+        self._pause.start()
+
+    def can_step(self, *, back: bool) -> bool:
+        """Whether undo or redo is possible now; weights do not move during a run."""
+        stack = self.undo_stack
+        if not (stack.canUndo() if back else stack.canRedo()):
+            return False
+        if self._state.run.state is RunState.IDLE:
+            return True
+        command = stack.command(stack.index() - 1 if back else stack.index())
+        return isinstance(command, _ChangeOptions) and command.is_plan_only
+
+
+class _ChangeOptions(QUndoCommand):
+    """One change of options."""
+
+    def __init__(self, planning: Planning, before: _Before, options: Options, title: str) -> None:
+        super().__init__(title)
+        self._planning = planning
+        self._was = before.options
+        self._now = options
+        self._base: PlanSetTable | None = before.plans
+
+    @property
+    def is_plan_only(self) -> bool:
+        """Whether it changes the plan alone, so that it can act during a run."""
+        return Redo.CONTEXT not in redo_of(self._was, self._now)
+
+    def redo(self) -> None:
+        """Plan with the new options and show the difference."""
+        base, self._base = self._base or self._planning.shown_plans, None
+        self._planning.plan_with(self._now, Show.DIFFERENCE, base)
+
+    def undo(self) -> None:
+        """Plan with the old options."""
+        self._planning.plan_with(self._was, Show.PLAN, None)
+
+
+def _recent_file(path: str, model: ModelSummary) -> RecentFile:
+    return RecentFile(
+        path=path,
+        name=Path(model.path).name,
+        facts=f"{model.arch} · {model.quantization.upper()}",
+        n_bytes=model.file_bytes,
+        when=datetime.now().astimezone().isoformat(timespec="minutes"),
+    )

@@ -1,0 +1,192 @@
+"""Running: start, stop and export runs; text and spans as they come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.shell.messages import exported_message, failed_message
+from app.state.app_state import RunInfo
+from engine.core.summary import RunState
+from engine.service.messages import (
+    Exported,
+    ExportTrace,
+    Failed,
+    PlanMet,
+    RunEnded,
+    RunStateChanged,
+    StartRun,
+    StopRun,
+    TextEmitted,
+    TraceArrived,
+    TraceFormat,
+)
+from engine.trace.snapshot import TraceSnapshot, extend
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from app.bridge.bridge import Bridge
+    from app.state.app_state import AppState
+
+TEXT_INTERVAL_MS = 33
+
+
+class Running(QObject):
+    """Wishes about runs, and what they bring. GUI thread only."""
+
+    message = Signal(object)
+    """Carries a Message."""
+    started = Signal()
+    ended = Signal()
+
+    def __init__(self, state: AppState, bridge: Bridge, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._state = state
+        self._bridge = bridge
+        self._run_id = 0
+        self._export_id = 0
+        self._new: RunInfo | None = None
+        self._old_epoch = -1
+        self._flush_timer = QTimer(self)
+        self._flush_timer.setSingleShot(True)
+        self._flush_timer.setInterval(TEXT_INTERVAL_MS)
+        self._flush_timer.timeout.connect(self._flush)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run was asked for that has not ended."""
+        return bool(self._run_id)
+
+    @property
+    def doing(self) -> str:
+        """What the engine does for us, in words."""
+        words = {
+            RunState.PREPARING: "while preparing a run",
+            RunState.PROMPT: "while reading the prompt",
+            RunState.GENERATING: f"after {self._state.run.n_tokens} generated tokens",
+        }
+        return words.get(self._state.run.state, "") if self._run_id else ""
+
+    # Wishes.
+
+    def start(self, prompt: str, n_predict: int) -> None:
+        """Run a prompt."""
+        if self._run_id:
+            return
+        trace = self._state.trace
+        self._old_epoch = -1 if trace is None else trace.epoch
+        self._run_id = self._bridge.next_id()
+        self._new = None
+        self._state.set_run(RunInfo(state=RunState.PREPARING, prompt=prompt, n_predict=n_predict))
+        self._bridge.send(StartRun(self._run_id, prompt, n_predict))
+        self.started.emit()
+
+    def stop(self) -> None:
+        """Stop what runs: a fetch, a load or a generation."""
+        self._bridge.send(StopRun(self._bridge.next_id()))
+
+    def export(self, path: Path, trace_format: TraceFormat) -> None:
+        """Write the trace of the last run."""
+        self._export_id = self._bridge.next_id()
+        self._bridge.send(ExportTrace(self._export_id, path, trace_format))
+
+    # Answers.
+
+    def on_state(self, answer: RunStateChanged) -> None:
+        """Counts and speeds; the state at once, figures with the next flush."""
+        if not self._run_id:
+            return
+        before = self._current()
+        state = answer.state if answer.state is not RunState.IDLE else before.state
+        self._change(
+            state=state,
+            n_prompt_tokens=answer.n_prompt_tokens or before.n_prompt_tokens,
+            n_tokens=answer.n_tokens or before.n_tokens,
+            prefill_tokens_per_s=answer.prefill_tokens_per_s or before.prefill_tokens_per_s,
+            decode_tokens_per_s=answer.decode_tokens_per_s or before.decode_tokens_per_s,
+        )
+        if state is not self._state.run.state:
+            self._flush()
+
+    def on_text(self, answer: TextEmitted) -> None:
+        """Text is gathered and shown every 33 ms."""
+        if self._run_id and answer.text:
+            self._change(text=self._current().text + answer.text)
+
+    def on_plan_met(self, answer: PlanMet) -> None:
+        """A plan that spans name."""
+        self._state.add_met_plan(answer.plan)
+
+    def on_trace(self, answer: TraceArrived) -> None:
+        """Spans newer than those we have."""
+        newer, older = answer.snapshot, self._state.trace
+        if self._run_id and newer.epoch == self._old_epoch:
+            return
+        self._old_epoch = -1
+        known = TraceSnapshot() if older is None else older
+        joins = newer.since == known.seq or newer.since == 0 or newer.epoch != known.epoch
+        if joins and (newer.seq, newer.epoch) != (known.seq, known.epoch):
+            self._state.set_trace(extend(known, newer))
+
+    def on_ended(self, answer: RunEnded) -> None:
+        """The run is over: its figures, its text, its plans."""
+        if answer.request_id != self._run_id:
+            return
+        summary = answer.summary
+        self._change(
+            state=RunState.IDLE,
+            text=summary.text,
+            n_prompt_tokens=len(summary.prompt_tokens),
+            n_tokens=len(summary.tokens),
+            prefill_tokens_per_s=summary.prefill_tokens_per_s,
+            decode_tokens_per_s=summary.decode_tokens_per_s,
+            summary=summary,
+        )
+        self._finish()
+        if self._state.diff is None:
+            self._state.show_newest_plan()
+
+    def on_exported(self, answer: Exported) -> None:
+        """A file was written."""
+        if answer.request_id == self._export_id:
+            self.message.emit(exported_message(answer))
+
+    def on_failed(self, answer: Failed) -> bool:
+        """Say what could not be done; gives back whether it was ours."""
+        if answer.request_id == self._run_id and self._run_id:
+            self._change(state=RunState.IDLE)
+            self._finish()
+        elif answer.request_id != self._export_id:
+            return False
+        self.message.emit(failed_message(answer))
+        return True
+
+    def on_engine_died(self) -> None:
+        """The run is over; what came of it stays."""
+        if self._run_id:
+            self._change(state=RunState.IDLE)
+            self._finish()
+
+    # Inside.
+
+    def _current(self) -> RunInfo:
+        return self._new or self._state.run
+
+    def _change(self, **changes: object) -> None:
+        self._new = replace(self._current(), **changes)  # type: ignore[arg-type]  # fields by name
+        if not self._flush_timer.isActive():
+            self._flush_timer.start()
+
+    def _flush(self) -> None:
+        new, self._new = self._new, None
+        if new is not None:
+            self._state.set_run(new)
+
+    def _finish(self) -> None:
+        self._flush_timer.stop()
+        self._run_id = 0
+        self._flush()
+        self.ended.emit()

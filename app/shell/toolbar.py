@@ -1,0 +1,214 @@
+"""Toolbar: Run, Stop, -ngl, op_offload, batch. Figures follow the plan, wishes go to Planning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QSlider, QToolBar, QWidget
+
+from app.theme.fonts import SMALL_PX, fixed_font
+from app.theme.segment import Segment
+from app.theme.switch import Switch
+from app.theme.text import NOTHING
+from engine.core.options import ALL_LAYERS
+from engine.core.plan import Batch
+from engine.core.summary import RunState
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QAction, QResizeEvent
+
+    from app.commands.actions import ActionSet
+    from app.shell.planning import Planning
+    from app.state.app_state import AppState
+    from app.theme.theme import Theme
+
+HEIGHT_PX = 44
+SLIDER_PX = 150
+NARROW_SLIDER_PX = 112
+NARROW_BELOW_PX = 1400
+AT_NEXT_RUN = "applies at the next run"
+
+
+class Toolbar(QToolBar):
+    """One row of controls."""
+
+    def __init__(
+        self,
+        state: AppState,
+        theme: Theme,
+        planning: Planning,
+        actions: ActionSet,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__("Controls", parent)
+        self.setObjectName("controls")
+        self.setMovable(False)
+        self.setFixedHeight(HEIGHT_PX)
+        self._state, self._theme, self._planning = state, theme, planning
+        self._actions = actions
+        self._n_max = 0
+        self.run_button = self._add_button("run", kind="primary")
+        self.stop_button = self._add_button("stop", kind="")
+        self._make_layers_control()
+        self._make_offload_control()
+        self._make_batch_control()
+        self._connect()
+        self._sync()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Give way in width."""
+        super().resizeEvent(event)
+        narrow = self.width() < NARROW_BELOW_PX
+        self.slider.setFixedWidth(NARROW_SLIDER_PX if narrow else SLIDER_PX)
+
+    # Made once.
+
+    def _add_button(self, action_id: str, kind: str) -> QPushButton:
+        button = QPushButton(self)
+        button.setProperty("kind", kind)
+        button.setObjectName(f"{action_id}_button")
+        button.clicked.connect(self._actions[action_id].trigger)
+        self.addWidget(button)
+        return button
+
+    def _make_layers_control(self) -> None:
+        self._add_rule()
+        self.slider_label = self._add_label("-ngl", mono=True)
+        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setAccessibleName("-ngl, layers on the GPU")
+        self.slider.setPageStep(4)
+        self.addWidget(self.slider)
+        self.layers_field = QLineEdit(self)
+        self.layers_field.setFont(fixed_font(SMALL_PX))
+        self.layers_field.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self.layers_field.setAccessibleName("-ngl, layers on the GPU, as a number")
+        metrics = self.layers_field.fontMetrics()
+        self.layers_field.setFixedWidth(metrics.horizontalAdvance("88 / 888") + 22)
+        self.addWidget(self.layers_field)
+
+    def _make_offload_control(self) -> None:
+        self._add_rule()
+        self._add_label("op_offload", mono=True)
+        self.offload_switch = Switch("on", self._theme, self)
+        self.offload_switch.setAccessibleName("op_offload")
+        self.offload_switch.setMinimumWidth(
+            32 + 8 + self.offload_switch.fontMetrics().horizontalAdvance("off") + 6
+        )
+        self.addWidget(self.offload_switch)
+
+    def _make_batch_control(self) -> None:
+        self._add_rule()
+        self._add_label("Batch")
+        choices = ((Batch.PROMPT, "prompt 512"), (Batch.TOKEN, "one token"))
+        self.batch_segment = Segment(choices, "Batch", self)
+        self.addWidget(self.batch_segment)
+
+    def _add_label(self, text: str, *, mono: bool = False) -> QLabel:
+        label = QLabel(text, self)
+        label.setProperty("role", "mono" if mono else "muted")
+        self.addWidget(label)
+        return label
+
+    def _add_rule(self) -> None:
+        rule = QFrame(self)
+        rule.setProperty("role", "rule")
+        rule.setFixedSize(QSize(1, 20))
+        self.addWidget(rule)
+
+    def _connect(self) -> None:
+        self.slider.sliderPressed.connect(self._planning.begin_drag)
+        self.slider.valueChanged.connect(self._on_slider_value)
+        self.slider.sliderReleased.connect(self._on_slider_released)
+        self.layers_field.editingFinished.connect(self._on_field)
+        self.offload_switch.clicked.connect(self._on_offload)
+        self.batch_segment.chosen.connect(self._state.set_batch)
+        self._planning.settled.connect(self._sync)
+        self._state.plans_changed.connect(self._sync)
+        self._state.run_changed.connect(self._sync)
+        self._state.batch_changed.connect(self.batch_segment.choose)
+        self._theme.changed.connect(self._tint)
+        for action_id in ("run", "stop"):
+            self._actions[action_id].changed.connect(self._sync_buttons)
+        self._tint()
+        self._sync_buttons()
+
+    # What a person does.
+
+    def _on_slider_value(self, value: int) -> None:
+        self._show_field(value)
+        if self.slider.isSliderDown():
+            self._planning.preview(n_gpu_layers=value)
+        else:
+            self._planning.change(n_gpu_layers=value)
+
+    def _on_slider_released(self) -> None:
+        self._planning.change(n_gpu_layers=self.slider.value())
+
+    def _on_field(self) -> None:
+        typed = self.layers_field.text().partition("/")[0].strip()
+        if typed.isdecimal() and int(typed) != self.slider.value():
+            self.slider.setValue(min(int(typed), self._n_max))
+        self._show_field(self.slider.value())
+
+    def _on_offload(self) -> None:
+        self._planning.change(op_offload=self.offload_switch.isChecked())
+
+    # What is shown.
+
+    def _sync(self) -> None:
+        """Show the newest options asked for, unless a hand is on the slider."""
+        plans = self._state.plans
+        is_idle = self._state.run.state is RunState.IDLE
+        self._enable(has_plan=plans is not None, is_idle=is_idle)
+        if plans is None:
+            self.layers_field.setText(f"{NOTHING} / {NOTHING}")
+            return
+        options = self._planning.options
+        if not self.slider.isSliderDown():
+            self._show_layers(options.n_gpu_layers, plans.n_layers + 1)
+        self.offload_switch.setChecked(options.op_offload)
+        self.offload_switch.setText("on" if options.op_offload else "off")
+        self.batch_segment.set_text(Batch.PROMPT, f"prompt {plans.n_ubatch}")
+        self.batch_segment.choose(self._state.batch)
+
+    def _show_layers(self, n: int, n_max: int) -> None:
+        value = n_max if n == ALL_LAYERS or n > n_max else max(n, 0)
+        self._n_max = n_max
+        was_blocked = self.slider.blockSignals(True)
+        self.slider.setRange(0, n_max)
+        self.slider.setValue(value)
+        self.slider.blockSignals(was_blocked)
+        self._show_field(value)
+
+    def _show_field(self, value: int) -> None:
+        self.layers_field.setText(f"{value} / {self._n_max}")
+
+    def _enable(self, *, has_plan: bool, is_idle: bool) -> None:
+        self.slider.setEnabled(has_plan and is_idle)
+        self.layers_field.setEnabled(has_plan and is_idle)
+        self.offload_switch.setEnabled(has_plan)
+        self.batch_segment.setEnabled(has_plan)
+        layers_tip = "Layers on the GPU, counted from the last; the output is one of them"
+        offload_tip = "Run operations of CPU layers on the GPU in large batches (Ctrl+Shift+O)"
+        if not has_plan:
+            layers_tip = f"{layers_tip}: open a model first"
+            offload_tip = f"{offload_tip}: open a model first"
+        elif not is_idle:
+            layers_tip = AT_NEXT_RUN
+            offload_tip = "Acts from the next graph on"
+        self.slider.setToolTip(layers_tip)
+        self.layers_field.setToolTip(layers_tip)
+        self.offload_switch.setToolTip(offload_tip)
+        self.batch_segment.setToolTip("Which plan is shown: a prompt batch or one token")
+
+    def _sync_buttons(self) -> None:
+        for action_id, button in (("run", self.run_button), ("stop", self.stop_button)):
+            action: QAction = self._actions[action_id]
+            button.setText(action.text())
+            button.setEnabled(action.isEnabled())
+            button.setToolTip(action.toolTip())
+
+    def _tint(self) -> None:
+        self.run_button.setIcon(self._theme.inverse_icon("run"))
+        self.stop_button.setIcon(self._theme.icon("stop"))

@@ -1,0 +1,241 @@
+"""WindowCommands: what every command of the table does."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import PySide6
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QAction, QGuiApplication
+from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
+
+from app.commands.keys import key_sheet
+from app.commands.table import ACTIONS, MENUS, THEME_MENU
+from app.shell.help_window import HelpWindow
+from app.theme.theme import ThemeChoice
+from engine.core.plan import Batch
+from engine.service.messages import DEMO, TraceFormat
+
+if TYPE_CHECKING:
+    from app.commands.actions import Handler
+    from app.shell.controller import Controller
+    from app.shell.main_window import MainWindow
+    from app.state.settings import Settings
+    from app.theme.theme import Theme
+
+GGUF_FILTER = "GGUF models (*.gguf);;All files (*)"
+_TRACE_FILES = {
+    TraceFormat.PERFETTO: ("run.pftrace", "Perfetto traces (*.pftrace)"),
+    TraceFormat.CHROME: ("run.json", "Chrome traces (*.json)"),
+}
+
+
+class WindowCommands(QObject):
+    """Handlers; each is a bound method without arguments."""
+
+    def __init__(
+        self, window: MainWindow, controller: Controller, theme: Theme, settings: Settings
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._controller = controller
+        self._state = controller.state
+        self._theme = theme
+        self._settings = settings
+        self._help: HelpWindow | None = None
+
+    def handlers(self) -> dict[str, Handler]:
+        """What each command does, by its id."""
+        return {
+            "open": self.ask_for_model,
+            "open_demo": self.open_demo,
+            "quit": self._window.close,
+            "undo": self._controller.planning.undo,
+            "redo": self._controller.planning.redo,
+            "copy_command": self.copy_command,
+            "batch_prompt": self.show_prompt,
+            "batch_token": self.show_token,
+            "next_pane": self.next_pane,
+            "previous_pane": self.previous_pane,
+            "theme_system": self.follow_system,
+            "theme_light": self.use_light,
+            "theme_dark": self.use_dark,
+            "switch_theme": self.switch_theme,
+            "reset_layout": self._window.reset_layout,
+            "run": self.run,
+            "stop": self._controller.running.stop,
+            "op_offload": self.flip_offload,
+            "restart_engine": self._controller.restart,
+            "export": self.export_perfetto,
+            "export_chrome": self.export_chrome,
+            "manual": self.show_manual,
+            "keys": self.show_keys,
+            "about": self.show_about,
+        }
+
+    # Files.
+
+    def ask_for_model(self) -> None:
+        """Ask which file to open."""
+        recent = self._settings.recent
+        folder = str(Path(recent[0].path).parent) if recent else str(Path.home())
+        dialog = QFileDialog(self._window, "Open a model", folder, GGUF_FILTER)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(self._controller.open)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def open_demo(self) -> None:
+        """Open the demo model."""
+        self._controller.open(DEMO)
+
+    def open_recent(self) -> None:
+        """Open the file of the menu's action that was chosen."""
+        action = self.sender()
+        assert isinstance(action, QAction)
+        self._controller.open(action.data())
+
+    def export_perfetto(self) -> None:
+        """Ask where to write a Perfetto trace."""
+        self._ask_for_export(TraceFormat.PERFETTO)
+
+    def export_chrome(self) -> None:
+        """Ask where to write a Chrome trace."""
+        self._ask_for_export(TraceFormat.CHROME)
+
+    def _ask_for_export(self, trace_format: TraceFormat) -> None:
+        name, file_filter = _TRACE_FILES[trace_format]
+        dialog = QFileDialog(self._window, "Export trace", str(Path.home() / name), file_filter)
+        dialog.setObjectName(trace_format.value)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix(Path(name).suffix[1:])
+        dialog.selectFile(name)
+        dialog.fileSelected.connect(self._export_to)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _export_to(self, path: str) -> None:
+        dialog = self.sender()
+        assert dialog is not None
+        self._controller.running.export(Path(path), TraceFormat(dialog.objectName()))
+
+    # Edit and view.
+
+    def copy_command(self) -> None:
+        """Put the llama.cpp command line on the clipboard."""
+        model, plans = self._state.model, self._state.plans
+        if model is not None and plans is not None:
+            QGuiApplication.clipboard().setText(
+                command_line(model.path, plans.options.command_args())
+            )
+
+    def show_prompt(self) -> None:
+        """Show the prompt's plan."""
+        self._state.set_batch(Batch.PROMPT)
+
+    def show_token(self) -> None:
+        """Show a token's plan."""
+        self._state.set_batch(Batch.TOKEN)
+
+    def next_pane(self) -> None:
+        """Give the next pane the focus."""
+        self._go_to_pane(1)
+
+    def previous_pane(self) -> None:
+        """Give the pane before the focus."""
+        self._go_to_pane(-1)
+
+    def _go_to_pane(self, step: int) -> None:
+        panes = self._window.panes()
+        if not panes:
+            return
+        focused = QApplication.focusWidget()
+        here = next((i for i, pane in enumerate(panes) if _holds(pane, focused)), -1)
+        start = here if here >= 0 or step > 0 else 0
+        _focus_first(panes[(start + step) % len(panes)])
+
+    def follow_system(self) -> None:
+        """Use the system's colours."""
+        self._choose_theme(ThemeChoice.SYSTEM)
+
+    def use_light(self) -> None:
+        """Use light colours."""
+        self._choose_theme(ThemeChoice.LIGHT)
+
+    def use_dark(self) -> None:
+        """Use dark colours."""
+        self._choose_theme(ThemeChoice.DARK)
+
+    def switch_theme(self) -> None:
+        """Use the other colours."""
+        is_dark = self._theme.name == "dark"
+        self._choose_theme(ThemeChoice.LIGHT if is_dark else ThemeChoice.DARK)
+
+    def _choose_theme(self, choice: ThemeChoice) -> None:
+        self._settings.theme = choice
+        self._theme.choose(choice)
+        self._window.sync_checks()
+
+    # Run.
+
+    def run(self) -> None:
+        """Run the prompt of the panel."""
+        panel = self._window.run_panel
+        self._settings.n_predict = panel.n_predict.value()
+        self._controller.running.start(panel.prompt.toPlainText(), panel.n_predict.value())
+
+    def flip_offload(self) -> None:
+        """Switch op_offload."""
+        planning = self._controller.planning
+        planning.change(op_offload=not planning.options.op_offload)
+
+    # Help.
+
+    def show_manual(self) -> None:
+        """Open the manual."""
+        self._help_window().show_manual()
+
+    def show_keys(self) -> None:
+        """Show every command with its keys."""
+        menus = [*MENUS, ("Theme", THEME_MENU)]
+        self._help_window().show_markdown("Keys", key_sheet(ACTIONS, menus))
+
+    def show_about(self) -> None:
+        """Say what this is."""
+        self._help_window().show_markdown("About Splitscope", about_text())
+
+    def _help_window(self) -> HelpWindow:
+        if self._help is None:
+            self._help = HelpWindow(self._window)
+        return self._help
+
+
+def command_line(path: str, args: list[str]) -> str:
+    """A command that llama.cpp understands."""
+    return shlex.join(["llama-cli", *args, "-m", path])
+
+
+def about_text() -> str:
+    """Version, Python, Qt."""
+    return (
+        "# Splitscope\n\nWhich device runs every operation of a model, and why.\n\n"
+        f"Python {platform.python_version()}, Qt for Python {PySide6.__version__}, "
+        f"{platform.system()}"
+    )
+
+
+def _holds(pane: QWidget, widget: QWidget | None) -> bool:
+    return widget is not None and (pane is widget or pane.isAncestorOf(widget))
+
+
+def _focus_first(pane: QWidget) -> None:
+    """Give a pane the focus, or the first widget in it that takes it."""
+    takers = [pane, *pane.findChildren(QWidget)]
+    for widget in takers:
+        takes = widget.focusPolicy() != Qt.FocusPolicy.NoFocus or widget.focusProxy() is not None
+        if takes and widget.isVisible() and widget.isEnabled():
+            widget.setFocus(Qt.FocusReason.ShortcutFocusReason)
+            return

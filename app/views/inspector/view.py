@@ -1,0 +1,165 @@
+"""InspectorView: why the selected node is there; after a run also what its split took."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtWidgets import QFrame, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from app.models.dock_title import DockTitle
+from app.models.split_times import SplitTimes, split_times
+from app.state.app_state import Selection
+from app.theme.colours import device_style
+from app.views.inspector.node_facts import time_words
+from app.views.inspector.split_card import SplitCard
+from app.views.inspector.split_facts import split_facts
+from app.views.inspector.why_card import Subject, WhyCard
+from engine.core.explain import Explanation, explain
+from engine.core.summary import RunState
+
+if TYPE_CHECKING:
+    from app.state.app_state import AppState
+    from app.theme.theme import Theme
+    from engine.core.plan import NodeKey
+    from engine.core.table import PlanTable
+    from engine.trace.records import Spans
+
+TIMES_EVERY_MS = 500
+MAX_LIVE_SPANS = 200_000
+
+
+class InspectorView(QWidget):
+    """Both cards in one scrolling pane, with an empty state."""
+
+    dock_title_changed = Signal(object)
+
+    def __init__(self, state: AppState, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("inspector")
+        self._state, self._theme = state, theme
+        self._times: SplitTimes | None = None
+        self._spans: Spans | None = None
+        self.why = WhyCard(theme)
+        self.split = SplitCard(theme)
+        self._empty = QLabel("Select an operation to see why it is where it is.")
+        self._empty.setProperty("role", "muted")
+        self._empty.setWordWrap(True)
+        self._empty.setMargin(12)
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(TIMES_EVERY_MS)
+        self._lay_out()
+        self._connect()
+        self._read_trace()
+        self._show()
+
+    @property
+    def dock_title(self) -> DockTitle:
+        """What the dock's title bar shows."""
+        plan = self._state.shown_plan
+        if self._state.diff is not None:
+            return DockTitle("Why here, was and now")
+        fact = "" if plan is None else f"{plan.batch.value} {plan.shape.n_tokens}"
+        return DockTitle("Why here", "one token" if fact == "token 1" else fact)
+
+    def _lay_out(self) -> None:
+        content = QWidget()
+        content.setProperty("role", "sheet")
+        column = QVBoxLayout(content)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        for widget in (self._empty, self.why, self.split):
+            column.addWidget(widget)
+        column.addStretch(1)
+        area = QScrollArea()
+        area.setWidgetResizable(True)
+        area.setFrameShape(QFrame.Shape.NoFrame)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(content)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(area)
+
+    def _connect(self) -> None:
+        state = self._state
+        state.selection_changed.connect(self._on_change)
+        state.shown_plan_changed.connect(self._on_plan)
+        state.diff_changed.connect(self._on_diff)
+        state.trace_changed.connect(self._on_trace)
+        state.run_changed.connect(self._on_trace)
+        self._theme.changed.connect(self._on_change)
+        self.why.node_chosen.connect(state.select_node)
+        self.split.cleared.connect(self._on_cleared)
+        self._timer.timeout.connect(self._on_timer)
+
+    def _on_change(self, _value: object) -> None:
+        self._show()
+
+    def _on_plan(self, _plan: object) -> None:
+        self._read_trace()
+        self._show()
+        self.dock_title_changed.emit(self.dock_title)
+
+    def _on_diff(self, _diff: object) -> None:
+        self._show()
+        self.dock_title_changed.emit(self.dock_title)
+
+    def _on_trace(self, _value: object) -> None:
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def _on_timer(self) -> None:
+        self._read_trace()
+        self._show()
+
+    def _on_cleared(self) -> None:
+        self._state.select(Selection(node=self._state.selection.node))
+
+    def _read_trace(self) -> None:
+        trace, plan = self._state.trace, self._state.shown_plan
+        running = self._state.run.state is not RunState.IDLE
+        if trace is None or plan is None:
+            self._times, self._spans = None, None
+        elif not (running and trace.n_spans > MAX_LIVE_SPANS):
+            self._spans = trace.spans()
+            self._times = split_times(self._spans, plan)
+
+    def _show(self) -> None:
+        plan = self._state.shown_plan
+        node_id = self._state.selected_node_id()
+        has_node = plan is not None and node_id >= 0
+        self._empty.setVisible(not has_node)
+        self.why.setVisible(has_node)
+        if plan is not None and node_id >= 0:
+            self.why.set_subject(self._subject(plan, node_id))
+        self._show_split(plan)
+
+    def _subject(self, plan: PlanTable, node_id: int) -> Subject:
+        slot = plan.slot(node_id)
+        return Subject(
+            table=plan,
+            slot=slot,
+            looks=device_style(self._theme.palette, plan.devices),
+            now=explain(plan, slot),
+            was=self._explain_was(plan, plan.key(node_id)),
+            time=time_words(self._spans, plan, node_id),
+        )
+
+    def _explain_was(self, plan: PlanTable, key: NodeKey) -> Explanation | None:
+        """Why the node was where it was before the change that is being looked at."""
+        diff = self._state.diff
+        if diff is None:
+            return None
+        before = diff.was.plan(plan.batch)
+        node_id = before.node_ids().get(key)
+        return None if node_id is None else explain(before, before.slot(node_id))
+
+    def _show_split(self, plan: PlanTable | None) -> None:
+        split_id = self._state.selection.split_id
+        times = self._times
+        shows = plan is not None and times is not None and 0 <= split_id < len(plan.splits)
+        self.split.setVisible(shows)
+        if plan is not None and times is not None and shows:
+            looks = device_style(self._theme.palette, plan.devices)
+            self.split.set_facts(split_facts(plan, times, split_id), looks)

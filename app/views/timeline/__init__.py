@@ -1,0 +1,33 @@
+"""What a run measured, on a time axis: a lane a device, a lane for copies into each.
+
+view         TimelineView: the parts together, keys, selection, following a run
+scale        pure: the shown time, zoom, pan, ticks
+store        TraceStore: spans by lane with their pyramids, grown as a run goes on
+lanes        pure: which lanes there are and where they stand
+navigation   pure: the next slice, the flow, the rows of a selection
+sum_check    pure: the line in which everything must add up
+slices       pure: what a lane shows as rectangles
+lane_canvas  LaneCanvas: the lanes
+lane_paint   slices, marks and the selection to pixels
+lane_heads   LaneHeads: names of lanes, beside them
+overview     OverviewCanvas: the whole run and the part shown
+ruler        RulerCanvas: the axis
+keys         the keys of the pane
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.views.timeline.view import TimelineView
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QWidget
+
+    from app.state.app_state import AppState
+    from app.theme.theme import Theme
+
+
+def make(state: AppState, theme: Theme, parent: QWidget | None = None) -> TimelineView:
+    """The pane."""
+    return TimelineView(state, theme, parent)

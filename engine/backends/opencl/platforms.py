@@ -1,0 +1,59 @@
+"""What the installed drivers offer."""
+
+from __future__ import annotations
+
+import pyopencl as cl
+
+from engine.backends.opencl.discovery import (
+    NO_PLATFORM,
+    NO_PLATFORM_HINT,
+    REG_NAME,
+    FoundDevice,
+)
+from engine.core.devices import Unavailable
+
+KINDS = cl.device_type.GPU | cl.device_type.CPU | cl.device_type.ACCELERATOR
+
+
+def find_devices() -> tuple[tuple[FoundDevice, ...], tuple[Unavailable, ...]]:
+    """Devices that can build programs, in the drivers' order, and what stands in their place."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        if error.code == cl.status_code.PLATFORM_NOT_FOUND_KHR:
+            return (), (Unavailable(REG_NAME, NO_PLATFORM, NO_PLATFORM_HINT),)
+        reason = f"the OpenCL loader refused: {error}"
+        return (), (Unavailable(REG_NAME, reason, NO_PLATFORM_HINT),)
+    found: list[FoundDevice] = []
+    empty: list[Unavailable] = []
+    for platform in platforms:
+        name = platform.name.strip()
+        try:
+            devices = _devices_of(platform)
+        except cl.Error as error:
+            empty.append(Unavailable(name, f"its driver refused: {error}"))
+            continue
+        found += devices
+        if not devices:
+            empty.append(Unavailable(name, "its driver finds no device", NO_PLATFORM_HINT))
+    return tuple(found), tuple(empty)
+
+
+def _devices_of(platform: cl.Platform) -> list[FoundDevice]:
+    try:
+        handles = platform.get_devices(KINDS)
+    except cl.Error as error:
+        if error.code == cl.status_code.DEVICE_NOT_FOUND:
+            return []
+        raise
+    return [
+        FoundDevice(
+            platform.name.strip(),
+            platform.version.strip(),
+            handle.name.strip(),
+            bool(handle.type & cl.device_type.CPU),
+            handle,
+        )
+        for handle in handles
+        if handle.compiler_available
+    ]
