@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from app.theme.theme import Theme
 
 HEIGHT_PX = 36
+PADDING_PX = 14
 LARGE_FROM_PX = 1400
 
 OPEN_FIRST = "Open a model to see where its operations run."
@@ -43,6 +44,7 @@ class AnswerBar(QToolBar):
         self._run_clauses: Clauses = ()
         self.label = ClauseLabel(theme, parent=self)
         self.label.setFont(general_font(BODY_PX))
+        self.label.setContentsMargins(PADDING_PX, 0, PADDING_PX, 0)
         self.addWidget(self.label)
         for signal in (
             state.plans_changed, state.batch_changed, state.run_changed, state.trace_changed,

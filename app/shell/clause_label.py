@@ -35,7 +35,7 @@ class ClauseLabel(QLabel):
         self._note = ""
         self.setTextFormat(Qt.TextFormat.RichText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         theme.changed.connect(self._fit)
 
     @property
@@ -63,9 +63,13 @@ class ClauseLabel(QLabel):
         self.setAccessibleName(self.plain_text)
         self._fit()
 
+    def sizeHint(self) -> QSize:
+        """Any width will do: the row gives what it has."""
+        return QSize(0, super().sizeHint().height())
+
     def minimumSizeHint(self) -> QSize:
-        """Any width will do."""
-        return QSize(0, super().minimumSizeHint().height())
+        """As the size hint."""
+        return self.sizeHint()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Show what fits now."""

@@ -182,6 +182,7 @@ class MainWindow(QMainWindow):
             self.pages.setCurrentWidget(self.tensors)
         else:
             self.pages.setCurrentWidget(self.area)
+            self.setFocus()
         name = "" if state.model is None else f"{Path(state.model.path).name} · "
         self.setWindowTitle(f"{name}{TITLE}")
 

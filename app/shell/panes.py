@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from app.theme.theme import Theme
 
 TITLE_PX = 28
+PADDING_PX = 12
 
 MakeView = Callable[[str, "AppState", "Theme", QWidget | None], QWidget]
 """Makes the view of a name; a test gives another one than `make_view`."""
@@ -64,7 +65,7 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 
 DOCKS: tuple[DockSpec, ...] = (
-    DockSpec("layers_dock", _LEFT, (("layers", "Layers"),), (220, 90)),
+    DockSpec("layers_dock", _LEFT, (("layers", "Layers"),), (220, 116)),
     DockSpec("splits_dock", _LEFT, (("splits", "Splits"),), (220, 120)),
     DockSpec("right_dock", _RIGHT, (("inspector", "Why here"), (RUN, "Run")), (320, 200)),
     DockSpec("bottom_dock", _BOTTOM, (("memory", "Memory"),), (400, 72), ((TIMELINE, "Timeline"),)),
@@ -162,13 +163,21 @@ class PaneTitle(QFrame):
         self._chip.setProperty("kind", "chip")
         self._chip.clicked.connect(self.chip_cleared)
         row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 12, 0)
+        self._row = row
         row.setSpacing(8)
         row.addWidget(self._tabs)
         row.addWidget(self._title)
         row.addWidget(self._fact, stretch=1)
         row.addWidget(self._right)
         row.addWidget(self._chip)
+
+    def sizeHint(self) -> QSize:
+        """A dock gives its title bar the height of this hint."""
+        return QSize(120, TITLE_PX)
+
+    def minimumSizeHint(self) -> QSize:
+        """As the size hint."""
+        return self.sizeHint()
 
     def set_titles(self, titles: list[str]) -> None:
         """Tabs for several views, a title for one."""
@@ -180,7 +189,7 @@ class PaneTitle(QFrame):
         self._tabs.blockSignals(was_blocked)
         self._tabs.setVisible(len(titles) > 1)
         self._title.setVisible(len(titles) == 1)
-        self._title.setContentsMargins(12, 0, 0, 0)
+        self._row.setContentsMargins(0 if len(titles) > 1 else PADDING_PX, 0, PADDING_PX, 0)
 
     def choose(self, index: int) -> None:
         """Mark a tab as the one in front."""

@@ -35,7 +35,7 @@ DEMO_PROMPT = (
 )
 """Long enough for op_offload's rule to matter, which starts at 32 tokens."""
 
-PROMPT_LINES = 5
+PROMPT_LINES = 6
 
 
 class RunPanel(QWidget):
@@ -65,6 +65,9 @@ class RunPanel(QWidget):
         self.n_predict = QSpinBox(self)
         self.n_predict.setRange(*N_PREDICT_RANGE)
         self.n_predict.setValue(n_predict)
+        self.n_predict.setButtonSymbols(QSpinBox.ButtonSymbols.NoButtons)
+        self.n_predict.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.n_predict.setToolTip("Tokens to generate; the arrow keys change it")
         self.n_predict.setAccessibleName("Tokens to generate")
         self.run_button = self._button("run", "")
         self.export_button = self._button("export", "")

@@ -9,6 +9,7 @@ from app.theme.text import bytes_text, count, duration_text, plural
 
 if TYPE_CHECKING:
     from app.state.app_state import AppState
+    from engine.core.summary import ModelSummary
 
 
 def status_facts(state: AppState) -> tuple[str, ...]:
@@ -17,7 +18,7 @@ def status_facts(state: AppState) -> tuple[str, ...]:
     if model is None:
         return ("No model open", plural(len(state.devices), "device"))
     facts = [
-        model.name or Path(model.path).name,
+        file_title(model),
         f"{model.quantization.upper()} · {model.arch} · {plural(model.n_layers, 'layer')} · "
         f"{bytes_text(model.weight_bytes)}",
     ]
@@ -29,6 +30,15 @@ def status_facts(state: AppState) -> tuple[str, ...]:
             f"{count(plan.n_nodes)} nodes",
         ]
     return tuple(facts)
+
+
+def file_title(model: ModelSummary) -> str:
+    """The file's name without what the next fact says: its ending and its type."""
+    stem = Path(model.path).stem
+    type_ending = model.quantization.upper()
+    if stem.upper().endswith(type_ending):
+        stem = stem[: -len(type_ending)].rstrip(".-_")
+    return stem or model.name
 
 
 def measured_text(state: AppState) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QSlider, QToolBar, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QFrame, QLabel, QLineEdit, QPushButton, QSlider, QToolBar, QWidget
 
 from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.segment import Segment
@@ -48,11 +48,18 @@ class Toolbar(QToolBar):
         self._state, self._theme, self._planning = state, theme, planning
         self._actions = actions
         self._n_max = 0
+        # One widget with its own layout: a tool bar aligns single widgets to different heights.
+        panel = QWidget(self)
+        self._row = QHBoxLayout(panel)
+        self._row.setContentsMargins(12, 0, 12, 0)
+        self._row.setSpacing(8)
         self.run_button = self._add_button("run", kind="primary")
         self.stop_button = self._add_button("stop", kind="")
         self._make_layers_control()
         self._make_offload_control()
         self._make_batch_control()
+        self._row.addStretch()
+        self.addWidget(panel)
         self._connect()
         self._sync()
 
@@ -69,7 +76,7 @@ class Toolbar(QToolBar):
         button.setProperty("kind", kind)
         button.setObjectName(f"{action_id}_button")
         button.clicked.connect(self._actions[action_id].trigger)
-        self.addWidget(button)
+        self._row.addWidget(button)
         return button
 
     def _make_layers_control(self) -> None:
@@ -78,14 +85,14 @@ class Toolbar(QToolBar):
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName("-ngl, layers on the GPU")
         self.slider.setPageStep(4)
-        self.addWidget(self.slider)
+        self._row.addWidget(self.slider)
         self.layers_field = QLineEdit(self)
         self.layers_field.setFont(fixed_font(SMALL_PX))
         self.layers_field.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self.layers_field.setAccessibleName("-ngl, layers on the GPU, as a number")
         metrics = self.layers_field.fontMetrics()
         self.layers_field.setFixedWidth(metrics.horizontalAdvance("88 / 888") + 22)
-        self.addWidget(self.layers_field)
+        self._row.addWidget(self.layers_field)
 
     def _make_offload_control(self) -> None:
         self._add_rule()
@@ -95,26 +102,28 @@ class Toolbar(QToolBar):
         self.offload_switch.setMinimumWidth(
             32 + 8 + self.offload_switch.fontMetrics().horizontalAdvance("off") + 6
         )
-        self.addWidget(self.offload_switch)
+        self._row.addWidget(self.offload_switch)
 
     def _make_batch_control(self) -> None:
         self._add_rule()
         self._add_label("Batch")
         choices = ((Batch.PROMPT, "prompt 512"), (Batch.TOKEN, "one token"))
         self.batch_segment = Segment(choices, "Batch", self)
-        self.addWidget(self.batch_segment)
+        self._row.addWidget(self.batch_segment)
 
     def _add_label(self, text: str, *, mono: bool = False) -> QLabel:
         label = QLabel(text, self)
         label.setProperty("role", "mono" if mono else "muted")
-        self.addWidget(label)
+        self._row.addWidget(label)
         return label
 
     def _add_rule(self) -> None:
         rule = QFrame(self)
         rule.setProperty("role", "rule")
         rule.setFixedSize(QSize(1, 20))
-        self.addWidget(rule)
+        self._row.addSpacing(4)
+        self._row.addWidget(rule)
+        self._row.addSpacing(4)
 
     def _connect(self) -> None:
         self.slider.sliderPressed.connect(self._planning.begin_drag)

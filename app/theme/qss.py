@@ -46,7 +46,7 @@ QMainWindow, QDialog { background: $bg0; }
 QMainWindow::separator { background: $line; width: 1px; height: 1px; }
 QToolTip { background: $bg1; color: $ink; border: 1px solid $line2; padding: 3px 6px; }
 
-QMenuBar { background: $bg2; color: $ink; padding: 0 8px; }
+QMenuBar { background: $bg2; color: $ink; padding: 0 8px; font-size: ${small}px; }
 QMenuBar::item { padding: 5px 8px; background: transparent; }
 QMenuBar::item:selected, QMenuBar::item:pressed { background: $hover; }
 QMenu { background: $bg1; color: $ink; border: 1px solid $line2; padding: 4px 0; }
@@ -55,8 +55,10 @@ QMenu::item:selected { background: $sel; }
 QMenu::item:disabled { color: $ink3; }
 QMenu::separator { height: 1px; background: $line; margin: 4px 0; }
 
-QToolBar { background: $bg2; border: none; border-bottom: 1px solid $line; spacing: 8px;
-           padding: 0 12px; }
+QToolBar { background: $bg2; border: none; border-bottom: 1px solid $line; spacing: 0;
+           padding: 0; }
+QPushButton[kind="chip"] { min-height: 18px; padding: 0 5px; border-color: $line2; }
+QPushButton[kind="chip"]:focus { border: 2px solid $ink; min-height: 16px; padding: 0 4px; }
 QToolBar#answer_bar { background: $bg1; }
 QStatusBar { background: $bg2; color: $ink2; border-top: 1px solid $line; }
 QStatusBar::item { border: none; }

@@ -1,13 +1,16 @@
 """Numbers as words: bytes, times, counts, rates. Nobody else writes a unit.
 
-Groups of digits and units are parted by a narrow no-break space, so that no line ends inside a
-figure; a minus is U+2212; nothing measured is an en dash, never 0.
+Groups of digits are parted by a narrow space, a unit by a full one; neither breaks, so that no
+line ends inside a figure. A minus is U+2212; nothing measured is an en dash, never 0.
 """
 
 from __future__ import annotations
 
 THIN = "\u202f"
-"""Between groups of digits, and between a number and its unit."""
+"""Between groups of digits."""
+
+SPACE = "\u00a0"
+"""Between a number and its unit."""
 
 MINUS = "\u2212"
 
@@ -46,12 +49,12 @@ def bytes_text(n: int) -> str:
     """Bytes in the unit that fits: "95.56 MiB", "5.5 KiB", "13.4 GiB"."""
     size = abs(n)
     if size < KIB:
-        return f"{count(n)}{THIN}B"
+        return f"{count(n)}{SPACE}B"
     if size < MIB:
-        return f"{kib(n)}{THIN}KiB"
+        return f"{kib(n)}{SPACE}KiB"
     if size < GIB:
-        return f"{count(n / MIB, 2)}{THIN}MiB"
-    return f"{count(n / GIB, 1)}{THIN}GiB"
+        return f"{count(n / MIB, 2)}{SPACE}MiB"
+    return f"{count(n / GIB, 1)}{SPACE}GiB"
 
 
 def kib(n: int) -> str:
@@ -73,22 +76,22 @@ def duration_text(ns: float) -> str:
     """A time in the unit that fits: "22 µs", "3.34 ms", "433.3 ms", "1.17 s"."""
     size = abs(ns)
     if size < _US:
-        return f"{count(ns)}{THIN}ns"
+        return f"{count(ns)}{SPACE}ns"
     if size < _MS:
-        return f"{count(ns / _US, 1 if size < 10 * _US else 0)}{THIN}µs"
+        return f"{count(ns / _US, 1 if size < 10 * _US else 0)}{SPACE}µs"
     if size < _S:
-        return f"{count(ns / _MS, 2 if size < 100 * _MS else 1)}{THIN}ms"
+        return f"{count(ns / _MS, 2 if size < 100 * _MS else 1)}{SPACE}ms"
     if size < 60 * _S:
-        return f"{count(ns / _S, 2)}{THIN}s"
+        return f"{count(ns / _S, 2)}{SPACE}s"
     minutes, seconds = divmod(round(ns / _S), 60)
-    return f"{minutes}{THIN}min {seconds}{THIN}s"
+    return f"{minutes}{SPACE}min{SPACE}{seconds}{SPACE}s"
 
 
 def rate_text(tokens_per_s: float) -> str:
     """A speed: "168.5 tok/s"; a dash where nothing was measured."""
-    return f"{count(tokens_per_s, 1)}{THIN}tok/s" if tokens_per_s > 0 else NOTHING
+    return f"{count(tokens_per_s, 1)}{SPACE}tok/s" if tokens_per_s > 0 else NOTHING
 
 
 def percent_text(share: float) -> str:
     """A share (0 to 1) with one decimal: "95.0 %"."""
-    return f"{count(100 * share, 1)}{THIN}%"
+    return f"{count(100 * share, 1)}{SPACE}%"

@@ -6,13 +6,17 @@ length can use a plan. Source: SCHED.md 13 and 14 (ggml-alloc.c).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from engine.core.devices import BufferTypeFacts
 from engine.core.ops import INPLACE_OPS, Op
 from engine.core.plan import ELSEWHERE, Allocation, AllocationPlan, AllocGraph
 from engine.core.tensor import Flag, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from engine.core.devices import BufferTypeFacts
 
 MAX_CHUNKS = 16
 UNLIMITED = 2**62
@@ -164,13 +168,13 @@ class _Planner:
         if state.allocated or tensor.view_src is not None or tensor.buffer is not None:
             return
         state.allocated = True
-        if tensor.op in INPLACE_OPS and self._take_parents_place(tensor, state, backend_id):
+        if tensor.op in INPLACE_OPS and self._take_parents_place(tensor, state):
             return
         state.buffer_id = backend_id
         n_bytes = self.bufts[backend_id].alloc_bytes(tensor)
         state.chunk, state.offset = self.allocators[backend_id].alloc(n_bytes)
 
-    def _take_parents_place(self, tensor: Tensor, state: _State, backend_id: int) -> bool:
+    def _take_parents_place(self, tensor: Tensor, state: _State) -> bool:
         """In-place: the first source that nobody else reads and that has the same layout."""
         for parent in tensor.src:
             known = self.state(parent)

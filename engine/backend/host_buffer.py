@@ -1,4 +1,4 @@
-"""Ordinary memory as a buffer: allocated and aligned, or memory that exists already (a mapped file)."""
+"""Ordinary memory as a buffer: allocated and aligned, or there already (a mapped file)."""
 
 from __future__ import annotations
 

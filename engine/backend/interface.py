@@ -17,15 +17,18 @@ Example, the whole life of a split:
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.devices import BufferTypeFacts, BufferUsage, DeviceFacts, Unavailable
-from engine.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from engine.core.tensor import Tensor
 
 API_VERSION = 2
 """The version of this contract; the registry refuses another."""

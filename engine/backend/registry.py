@@ -9,11 +9,12 @@ import difflib
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import API_VERSION, BackendReg, Device
-from engine.core.devices import DeviceType, Unavailable
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from engine.core.devices import DeviceType, Unavailable
 
 
 class Registry:
@@ -53,9 +54,7 @@ class Registry:
 
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Backends and devices that were left out, with reasons."""
-        left_out: Iterable[Unavailable] = (
-            item for reg in self._regs for item in reg.unavailable()
-        )
+        left_out: Iterable[Unavailable] = (item for reg in self._regs for item in reg.unavailable())
         return (*self._absent, *left_out)
 
     def device(self, name: str) -> Device:

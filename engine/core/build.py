@@ -26,7 +26,7 @@ from engine.core.types import TensorType
 
 
 def mul_mat(weight: Tensor, x: Tensor, *, precision: Precision = Precision.DEFAULT) -> Tensor:
-    """weight [k, n, ..] times x [k, t, ..] -> f32 [n, t, ..]; weight broadcasts over ne2, ne3."""
+    """Product f32 [n, t, ..] of weight [k, n, ..] and x [k, t, ..]; weight repeats in ne2, ne3."""
     assert weight.ne[0] == x.ne[0], (weight, x)
     assert x.ne[2] % weight.ne[2] == 0, (weight, x)
     assert x.ne[3] % weight.ne[3] == 0, (weight, x)
@@ -47,17 +47,17 @@ def binary(op: Op, a: Tensor, b: Tensor) -> Tensor:
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
-    """a + b, b repeated."""
+    """Sum of a and b; b repeats to the shape of a."""
     return binary(Op.ADD, a, b)
 
 
 def mul(a: Tensor, b: Tensor) -> Tensor:
-    """a * b, b repeated."""
+    """Product of a and b, element by element; b repeats to the shape of a."""
     return binary(Op.MUL, a, b)
 
 
 def add_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
-    """a [n, n_used, t] + rows of b [n, n_expert] picked by ids [n_used, t]."""
+    """Sum of a [n, n_used, t] and the rows of b [n, n_expert] that ids [n_used, t] pick."""
     return _new(Op.ADD_ID, a.ne, (a, b, ids), tensor_type=a.type)
 
 
@@ -67,7 +67,7 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
 
 
 def scale(x: Tensor, factor: float, bias: float = 0.0) -> Tensor:
-    """X * factor + bias."""
+    """Product of x and factor, plus bias."""
     return _new(Op.SCALE, x.ne, (x,), ScaleParams(factor, bias), tensor_type=x.type)
 
 
@@ -83,7 +83,7 @@ def glu_split(gate: Tensor, up: Tensor, kind: GluOp) -> Tensor:
 
 
 def rope(x: Tensor, positions: Tensor, factors: Tensor | None, params: RopeParams) -> Tensor:
-    """x [d, heads, t] rotated by positions i32 [t]; factors f32 [n_dims/2] divide the angles."""
+    """Rotate x [d, heads, t] by positions i32 [t]; factors f32 [n_dims/2] divide the angles."""
     src = (x, positions) if factors is None else (x, positions, factors)
     return _new(Op.ROPE, x.ne, src, params, tensor_type=x.type)
 
@@ -97,7 +97,7 @@ def soft_max(x: Tensor, mask: Tensor | None, params: SoftMaxParams) -> Tensor:
 def flash_attn_ext(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, params: FlashAttnParams
 ) -> Tensor:
-    """q [d, t, h], k [d, n_kv, hk], v [dv, n_kv, hk] -> f32 [dv, h, t]."""
+    """Attention f32 [dv, h, t] of q [d, t, h], k [d, n_kv, hk] and v [dv, n_kv, hk]."""
     ne = (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
     src = (q, k, v) if mask is None else (q, k, v, mask)
     return _new(Op.FLASH_ATTN_EXT, ne, src, params)
@@ -135,7 +135,7 @@ def cpy(x: Tensor, target: Tensor) -> Tensor:
 
 
 def reshape(x: Tensor, *ne: int) -> Tensor:
-    """x, gapless, seen with another shape."""
+    """See x, which has no gaps, with another shape."""
     assert x.is_contiguous, x
     result = view_of(x, Op.RESHAPE, (x,), ne=shape4(*ne))
     assert result.n_elems == x.n_elems, (x, ne)
@@ -158,7 +158,7 @@ def view(x: Tensor, ne: tuple[int, ...], nb: tuple[int, ...] = (), offset: int =
 
 
 def permute(x: Tensor, axes: tuple[int, int, int, int]) -> Tensor:
-    """x with dimension i moved to place axes[i]."""
+    """See x with dimension i moved to place axes[i]."""
     ne, nb = [0] * 4, [0] * 4
     for i_dim, place in enumerate(axes):
         ne[place], nb[place] = x.ne[i_dim], x.nb[i_dim]
@@ -170,7 +170,7 @@ def permute(x: Tensor, axes: tuple[int, int, int, int]) -> Tensor:
 
 
 def transpose(x: Tensor) -> Tensor:
-    """x with dimensions 0 and 1 exchanged."""
+    """See x with dimensions 0 and 1 exchanged."""
     ne, nb = x.ne, x.nb
     result = view_of(
         x, Op.TRANSPOSE, (x,), ne=(ne[1], ne[0], ne[2], ne[3]), nb=(nb[1], nb[0], nb[2], nb[3])

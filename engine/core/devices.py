@@ -1,13 +1,15 @@
-"""What a device is and can do, as facts taken at a moment. Planning reads these and nothing else."""
+"""What a device is and can do, as facts taken at a moment: all that planning reads."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.core.ops import Op
-from engine.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
 
 
 class DeviceType(enum.StrEnum):

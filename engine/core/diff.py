@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.core.plan import Batch, MemoryKind, NodeKey
-from engine.core.table import PlanSetTable, PlanTable
+
+if TYPE_CHECKING:
+    from engine.core.table import PlanSetTable, PlanTable
 
 
 @dataclass(frozen=True, slots=True)

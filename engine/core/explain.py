@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.core.devices import DeviceType
 from engine.core.placement import Cause, CauseKind
 from engine.core.plan import Batch
-from engine.core.table import PlanTable
+
+if TYPE_CHECKING:
+    from engine.core.table import PlanTable
 
 
 class Test(enum.StrEnum):
@@ -142,7 +145,7 @@ def _sentence(table: PlanTable, slot: int, cause: Cause) -> str:
     return f"On {where} because {reason}."
 
 
-def _reason(table: PlanTable, slot: int, cause: Cause) -> str:  # noqa: C901, PLR0911 - one line a cause
+def _reason(table: PlanTable, slot: int, cause: Cause) -> str:  # noqa: C901 - one line a cause
     kind, neighbour = cause.kind, cause.neighbour
     if kind is CauseKind.USER:
         return _pin_reason(table, slot)
@@ -268,7 +271,7 @@ def _first_failed(
     offload: bool | None,
     reached: bool | None,
 ) -> Test | None:
-    """The test that kept a device out; a device that cannot read the weight may still ask for it."""
+    """The test that kept a device out; one that cannot read the weight may still ask for it."""
     if supports_op is False:
         return Test.SUPPORTS_OP
     if offload is not None:

@@ -6,11 +6,13 @@ The command line, the window and "copy command" read this table.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 ALL_LAYERS = -1
 """n_gpu_layers that means every layer and the output."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.core.tensor import Tensor
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
 
 UNASSIGNED = -1
 """The backend id of a tensor that no pass has placed yet."""
@@ -102,7 +104,7 @@ class Cause:
 
     @property
     def tag(self) -> str:
-        """ggml's tag, such as `1.wgt0`."""
+        """The tag that ggml prints, such as `1.wgt0`."""
         return cause_tag(self.kind, self.i_src)
 
 
@@ -110,7 +112,7 @@ NO_CAUSE = Cause(CauseKind.NONE)
 
 
 def cause_tag(kind: CauseKind, i_src: int = -1) -> str:
-    """ggml's tag of a cause."""
+    """The tag that ggml prints for a cause."""
     return f"1.wgt{i_src}" if kind is CauseKind.WEIGHT else _TAG[kind]
 
 

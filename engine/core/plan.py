@@ -1,21 +1,23 @@
 """Plan: everything that is decided before a byte is computed. Frozen; a function of facts.
 
-    Plan = graph of one batch shape + backends + trace of the passes + run graph + offsets
-    PlanSet = the plans of one model with one set of options, and the memory they need
+Plan     graph of one batch shape, backends, trace of the passes, run graph
+PlanSet  the plans of one model with one set of options, and the memory they need
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.core.devices import BackendView, BufferTypeFacts
-from engine.core.graph import Graph
-from engine.core.options import Options
-from engine.core.placement import SplitTrace
-from engine.core.tensor import Tensor
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.core.devices import BackendView, BufferTypeFacts
+    from engine.core.graph import Graph
+    from engine.core.options import Options
+    from engine.core.placement import SplitTrace
+    from engine.core.tensor import Tensor
 
 
 class NodeKey(NamedTuple):

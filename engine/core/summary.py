@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.core.devices import DeviceType
+if TYPE_CHECKING:
+    from engine.core.devices import DeviceType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ slot n_leafs + i. All arrays are read-only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,8 @@ from engine.core.tensor import Flag
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
     from engine.core.options import Options
     from engine.core.tensor import Tensor
 
@@ -162,11 +163,11 @@ class PlanTable:
         return Cause(kind, int(self.cause_src[slot]), int(self.cause_neighbour[slot]))
 
     def tag(self, slot: int) -> str:
-        """ggml's tag of that cause."""
+        """The tag that ggml prints for that cause."""
         return cause_tag(CauseKind(int(self.cause_kind[slot])), int(self.cause_src[slot]))
 
     def type_label(self, slot: int) -> str:
-        """ggml's name of the tensor's type."""
+        """The name that ggml prints for the tensor's type."""
         return TensorType(int(self.type[slot])).label
 
     def sources(self, slot: int) -> list[int]:

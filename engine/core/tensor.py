@@ -6,10 +6,10 @@ import enum
 from typing import TYPE_CHECKING
 
 from engine.core.ops import VIEW_OPS, GluParams, Op, OpParams, UnaryParams
-from engine.core.types import TensorType
 
 if TYPE_CHECKING:
     from engine.core.devices import BufferFacts
+    from engine.core.types import TensorType
 
 Shape = tuple[int, int, int, int]
 """ne or nb in ggml order: index 0 is the fastest dimension."""
@@ -35,7 +35,8 @@ class Tensor:
     """
 
     __slots__ = (
-        "buffer", "flags", "name", "nb", "ne", "op", "params", "src", "type", "view_offs", "view_src"
+        "buffer", "flags", "name", "nb", "ne", "op", "params", "src", "type", "view_offs",
+        "view_src",
     )  # fmt: skip
 
     def __init__(

@@ -110,6 +110,8 @@ _LAYOUT: dict[TensorType, tuple[int, int]] = {
 _PLAIN = frozenset(t for t, (block_elems, _) in _LAYOUT.items() if block_elems == 1)
 
 # ggml writes the K of the K-quants in capitals and everything else small.
-_LABEL = {t: t.name[:-1].lower() + "K" if t.name.endswith("_K") else t.name.lower() for t in _LAYOUT}
+_LABEL = {
+    t: t.name[:-1].lower() + "K" if t.name.endswith("_K") else t.name.lower() for t in _LAYOUT
+}
 
 TYPE_BY_LABEL: dict[str, TensorType] = {label: t for t, label in _LABEL.items()}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.core import build
 from engine.core.graph import Graph, GraphBuilder
 from engine.core.ops import FlashAttnParams, GluOp, Precision, SoftMaxParams
-from engine.core.plan import BatchShape
 from engine.core.tensor import Flag, Tensor, shape4
 from engine.core.types import TensorType
-from engine.model.hparams import Hparams
-from engine.model.kv_cache import KvCache
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.core.plan import BatchShape
+    from engine.model.hparams import Hparams
+    from engine.model.kv_cache import KvCache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +99,7 @@ def embed_tokens(ctx: GraphContext) -> Tensor:
 
 
 def rms_norm(ctx: GraphContext, x: Tensor, weight: Tensor, il: int) -> Tensor:
-    """x normalised and multiplied by a weight."""
+    """Normalise x and multiply it by a weight."""
     normed = ctx.named(build.rms_norm(x, ctx.hparams.norm_eps), "norm", il)
     return build.mul(normed, weight)
 

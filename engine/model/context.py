@@ -6,14 +6,12 @@ Source: SCHED.md 9. One thread uses it: the engine's.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.backend.interface import Backend, BufferType, Device
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
 from engine.errors import ModelError, PlacementError, Stopped
@@ -30,13 +28,16 @@ from engine.sched.scheduler import AllocatedGraph, Scheduler
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.backend.interface import Backend, BufferType, Device
     from engine.core.devices import BackendView
-    from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.planning import ModelPlanner, PlannedGraph
     from engine.trace.recorder import Recorder
 
 Logits = npt.NDArray[np.float32]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadyGraph:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,8 @@ from engine.core.ops import RopeParams
 from engine.errors import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.gguf.reader import GgufFile
 
 LARGEST = 2**24

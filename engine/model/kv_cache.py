@@ -56,9 +56,7 @@ def plan_cache(hparams: Hparams, placement: ModelPlacement, n_ctx: int) -> KvCac
     keys, values = [], []
     for il in range(hparams.n_layer):
         device = placement.layer_devices[il]
-        home = facts.setdefault(
-            device.buft, BufferFacts(device.buft, BufferUsage.ANY, "KV cache")
-        )
+        home = facts.setdefault(device.buft, BufferFacts(device.buft, BufferUsage.ANY, "KV cache"))
         key = Tensor(TensorType.F16, ne, name=f"cache_k_l{il}", buffer=home)
         value = Tensor(TensorType.F16, ne, name=f"cache_v_l{il}", buffer=home)
         keys.append(key)

@@ -43,7 +43,7 @@ def check_loadable(file: GgufFile) -> None:
         return
     raise ModelError(
         f"{file.path.name} ends too early. It can be planned, not run.",
-        f"Tensor {cut.i + 1} of {len(file.tensors)}, {cut.name}, needs bytes {cut.start:,} – "
+        f"Tensor {cut.i + 1} of {len(file.tensors)}, {cut.name}, needs bytes {cut.start:,} \u2013 "
         f"{cut.stop:,}; the file has {file.size:,}.",
         f"Usual cause: a download that stopped. Expected size {cut.expected_size:,} bytes.",
     )

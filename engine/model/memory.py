@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import grown, plan_allocation
 from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.core.devices import BackendView
     from engine.core.plan import Plan
     from engine.model.hparams import Hparams

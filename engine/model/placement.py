@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +17,14 @@ from engine.core.devices import (
     DeviceType,
 )
 from engine.core.ops import Op, RopeParams
-from engine.core.options import Options
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import PlacementError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.core.options import Options
 
 PROBE_TOKENS = 512
 """The batch a weight's operation is tried with when its buffer type is chosen."""
@@ -197,9 +201,7 @@ def _runs_from(spot: MemorySpot, weight: Tensor, op: Op) -> bool:
     )
     rules = spot.device.rules
     own = spot.device.buft == spot.buft or spot.device.host_buft == spot.buft
-    return (own or rules.supports_buft(spot.buft)) and rules.supports_op(
-        probe_op(probe_weight, op)
-    )
+    return (own or rules.supports_buft(spot.buft)) and rules.supports_op(probe_op(probe_weight, op))
 
 
 def probe_op(weight: Tensor, op: Op) -> Tensor:

@@ -7,11 +7,9 @@ The plans are of the worst case that llama.cpp reserves for: full context, every
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.core.devices import BackendView, DeviceFacts
 from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch, BatchShape, Plan, PlanSet
 from engine.errors import PlacementError
@@ -25,6 +23,9 @@ from engine.model.weights import WeightSet, plan_weights
 from engine.sched.planner import plan_graph
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.core.devices import BackendView, DeviceFacts
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
 
@@ -137,9 +138,7 @@ class ModelPlanner:
         return pins
 
 
-def make_planner(
-    file: GgufFile, devices: Sequence[DeviceFacts], options: Options
-) -> ModelPlanner:
+def make_planner(file: GgufFile, devices: Sequence[DeviceFacts], options: Options) -> ModelPlanner:
     """Everything that planning any batch of this model needs.
 
     Raises ModelError when the file cannot be planned, PlacementError when options or devices

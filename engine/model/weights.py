@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import aligned
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
-from engine.core.ops import Op
 from engine.core.tensor import Tensor
 from engine.errors import ModelError
 from engine.model.placement import MemorySpot, ModelPlacement, choose_spot, mapped
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from engine.core.ops import Op
     from engine.gguf.reader import GgufFile, TensorInfo
 
 TIED_OUTPUT = "output.weight"
-TOKEN_EMBEDDING = "token_embd.weight"  # noqa: S105 - a tensor's name
+TOKEN_EMBEDDING = "token_embd.weight"
 
 
 class LayerClass(enum.Enum):

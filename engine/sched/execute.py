@@ -8,7 +8,6 @@ is taken here.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,8 @@ from engine.core.tensor import Flag, Tensor
 from engine.trace.records import SpanFlag, SpanKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from engine.core.placement import InputCopy, Split
@@ -156,7 +157,7 @@ class SplitRunner:
             return
         self._ids_tensor = ids_tensor
         used = np.unique(self._read_ids(ids_tensor, backend_id))
-        assert used.size == 0 or (0 <= used[0] and used[-1] < n_experts), (ids, used)
+        assert used.size == 0 or (used[0] >= 0 and used[-1] < n_experts), (ids, used)
         self._used_experts = [int(expert) for expert in used]
 
     def _read_ids(self, ids: Tensor, backend_id: int) -> npt.NDArray[np.int32]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from engine.core.plan import Batch, BatchShape, Plan
@@ -12,6 +11,8 @@ from engine.sched.run_graph import build_run_graph
 from engine.sched.split_graph import split_graph
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from engine.core.devices import BackendView
     from engine.core.graph import Graph
     from engine.core.tensor import Tensor

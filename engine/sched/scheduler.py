@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,8 @@ from engine.core.devices import BufferUsage
 from engine.sched.execute import compute_splits
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from engine.core.plan import AllocationPlan, AllocGraph, Plan
     from engine.core.tensor import Tensor
     from engine.trace.recorder import Recorder
@@ -121,17 +122,13 @@ class Scheduler:
         for buffer in current or ():
             buffer.release()
         buft = self._bufts[backend_id]
-        self._buffers[backend_id] = [
-            buft.alloc_buffer(size, BufferUsage.COMPUTE) for size in sizes
-        ]
+        self._buffers[backend_id] = [buft.alloc_buffer(size, BufferUsage.COMPUTE) for size in sizes]
 
     def _ids_changed(self, graph: AllocGraph) -> bool:
         """Whether a node or leaf moved to another buffer type, compared by index (trap T14)."""
         return any(
             self._moved(new, old)
-            for new, old in zip(
-                (graph.node_ids, graph.leaf_ids), self._previous_ids, strict=True
-            )
+            for new, old in zip((graph.node_ids, graph.leaf_ids), self._previous_ids, strict=True)
         )
 
     def _moved(self, new_ids: tuple[int, ...], old_ids: tuple[int, ...]) -> bool:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +36,9 @@ from engine.sched.execute import SplitRunner
 from engine.sched.planner import plan_graph
 from engine.sched.scheduler import AllocatedGraph, Scheduler
 from engine.trace.recorder import Recorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACCEL}
 TYPES["cpu"] = DeviceType.CPU

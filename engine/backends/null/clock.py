@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.core.tensor import Tensor
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
 
 LAUNCH_NS = 5_000
 """What starting one operation costs."""

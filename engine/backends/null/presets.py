@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from engine.core.devices import (
     CUDA_MIN_BATCH,
@@ -12,6 +12,9 @@ from engine.core.devices import (
     DeviceType,
     TableRules,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MIB = 2**20
 

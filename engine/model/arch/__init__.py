@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
 from engine.model.arch import llama
-from engine.model.blocks import BuiltGraph, GraphContext
-from engine.model.weights import WeightKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.model.blocks import BuiltGraph, GraphContext
+    from engine.model.weights import WeightKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ Source: llama.cpp src/models/llama.cpp; ARCH.md 1 and 2.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import Op
-from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.model.blocks import (
     BuiltGraph,
@@ -22,6 +22,9 @@ from engine.model.blocks import (
     rms_norm,
 )
 from engine.model.weights import LayerClass, WeightKind
+
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
 
 _INPUT, _OUTPUT, _LAYER = LayerClass.INPUT, LayerClass.OUTPUT, LayerClass.REPEATING
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.core.devices import BufferUsage
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
 from engine.core.tensor import Flag
 from engine.errors import PlacementError
-from engine.sched.passes.problem import Problem
+
+if TYPE_CHECKING:
+    from engine.sched.passes.problem import Problem
 
 
 def place_preallocated(problem: Problem, before: Assignment) -> Assignment:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
-from engine.sched.passes.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from engine.sched.passes.problem import Problem
 
 
 def expand_gpu_down(problem: Problem, before: Assignment) -> Assignment:

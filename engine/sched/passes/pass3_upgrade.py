@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
-from engine.sched.passes.problem import Problem
+
+if TYPE_CHECKING:
+    from engine.sched.passes.problem import Problem
 
 
 def upgrade(problem: Problem, before: Assignment) -> Assignment:

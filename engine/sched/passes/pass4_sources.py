@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
 from engine.errors import PlacementError
-from engine.sched.passes.problem import Problem
+
+if TYPE_CHECKING:
+    from engine.sched.passes.problem import Problem
 
 
 def assign_sources(problem: Problem, before: Assignment) -> Assignment:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.core.placement import Assignment, Cut, InputCopy, Split, SplitReason
 from engine.core.tensor import MAX_NAME, Flag, Tensor
-from engine.sched.passes.problem import Problem
+
+if TYPE_CHECKING:
+    from engine.sched.passes.problem import Problem
 
 
 def cut(problem: Problem, assignment: Assignment) -> Cut:

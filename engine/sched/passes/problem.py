@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from engine.core.devices import BackendView, BufferFacts, BufferTypeFacts, Buffe
 from engine.core.placement import NO_CAUSE, UNASSIGNED, Assignment, Cause, CauseKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.core.graph import Graph
     from engine.core.tensor import Tensor
 

@@ -3,8 +3,12 @@ import numpy as np
 from app.views.graph.columns import shape_of
 from app.views.graph.placed import AlikeRun, alike_runs, changed, matching_nodes, placed
 from engine.core.diff import diff_plans
-from engine.core.options import FlashAttn
-from tests.app.models.paper_run import plans
+from engine.core.options import FlashAttn, Options
+from engine.core.table import table_of_set
+from engine.gguf.reader import open_gguf
+from engine.model.planning import make_planner
+from tests.app.models.paper_run import devices, plans
+from tests.oracle import golden
 
 
 def shown(plan):
@@ -69,8 +73,14 @@ def test_no_difference_between_a_plan_and_itself():
     assert np.array_equal(change.was_device, now.device)
 
 
-def test_graphs_that_differ_are_matched_by_name(monkeypatch):
-    was, now_plan = plans().prompt, plans(flash_attn=FlashAttn.OFF).prompt
+def without_flash_attention():
+    options = Options(n_gpu_layers=2, n_ctx=512, flash_attn=FlashAttn.OFF)
+    with open_gguf(golden.header("smollm2-135m-q4_1")) as file:
+        return table_of_set(make_planner(file, devices(), options).plan_set()).prompt
+
+
+def test_graphs_that_differ_are_matched_by_name():
+    was, now_plan = plans().prompt, without_flash_attention()
     shape, now = shown(now_plan)
 
     change = changed(was, now, shape)

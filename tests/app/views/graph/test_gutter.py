@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+
+from app.theme.colours import DARK, LIGHT
+from app.theme.text import MINUS
+from app.views.graph.block import block_of
+from app.views.graph.columns import shape_of
+from app.views.graph.gutter import EN_DASH, gutter_of
+from app.views.graph.layout import Viewport, layout_of
+from app.views.graph.placed import changed, placed
+from app.views.graph.scene import make_scene
+from tests.app.models.paper_run import plans, small_plans
+
+pytestmark = pytest.mark.usefixtures("qapp")
+
+
+def scene(plan, *, was=None, row_ms=None, open_row=-1, size=(916, 724), palette=LIGHT):
+    shape = shape_of(plan, 30)
+    now = placed(plan, shape)
+    block = None
+    if open_row > 0:
+        block = block_of(plan, shape.node_id[shape.cells_of_row(open_row)].tolist())
+    layout = layout_of(shape, Viewport(*size, open_row=open_row), block)
+    difference = None if was is None else changed(was, now, shape)
+    return make_scene(now, shape, layout, palette, changed=difference, row_ms=row_ms)
+
+
+def said(entry):
+    return [words.text for words in (*entry.lines, *entry.figures)]
+
+
+def test_alike_layers_say_once_what_they_share():
+    gutter = gutter_of(scene(plans().prompt, open_row=1))
+
+    alike, last = gutter.entries
+    assert said(alike) == [
+        "layers 1–28",
+        "are alike",
+        "11 splits each",
+        "3.24–3.25 MiB",
+        "copied each",
+    ]
+    assert said(last) == ["no copies"]
+
+
+def test_without_cuts_the_layers_have_no_copies():
+    gutter = gutter_of(scene(small_plans().prompt))
+
+    assert [said(entry) for entry in gutter.entries][1][:2] == [f"layers 1{EN_DASH}28", "are alike"]
+    assert said(gutter.entries[1])[-1] == "no copies"
+
+
+def test_a_difference_says_what_moved_in_every_layer():
+    gutter = gutter_of(scene(plans(op_offload=False).prompt, was=plans().prompt))
+
+    assert gutter.heads == ("moved", "splits", "MiB")
+    assert said(gutter.entries[0]) == ["25", f"{MINUS}12", f"{MINUS}4.87"]
+    assert said(gutter.entries[28]) == ["24", f"{MINUS}10", f"{MINUS}0.49"]
+    assert said(gutter.entries[29]) == ["0", "0", "0"]
+
+
+def test_low_rows_with_the_same_change_are_said_once():
+    gutter = gutter_of(scene(plans(op_offload=False).prompt, was=plans().prompt, size=(668, 300)))
+
+    assert [(entry.start, entry.stop) for entry in gutter.entries] == [
+        (1, 2), (2, 29), (29, 30), (30, 31),
+    ]  # fmt: skip
+
+
+def test_a_run_says_ms_and_the_slowest_row_has_the_longest_bar():
+    row_ms = np.full(32, 13.6)
+    row_ms[30], row_ms[31] = 18.61, 0.0
+
+    gutter = gutter_of(scene(plans().prompt, row_ms=row_ms))
+
+    assert gutter.heads == ("ms",)
+    assert len(gutter.entries) == 31
+    assert [said(e) for e in gutter.entries if e.share == 1] == [["18.61"]]
+
+
+def test_a_difference_shows_no_device_colours():
+    picture = scene(plans(op_offload=False).prompt, was=plans().prompt, palette=DARK)
+
+    devices = {look.fill.name() for look in DARK.devices} | {
+        look.edge.name() for look in DARK.devices
+    }
+    used = {style.fill.name() for style in picture.styles} | {s.edge.name() for s in picture.styles}
+    assert not used & devices
+    assert [style.letter for style in picture.styles] == ["G", "C", "G→C"]
+
+
+def test_the_input_says_why_it_stays():
+    assert scene(plans().prompt).note == "token_embd stays on the CPU: GET_ROWS is never offloaded"
