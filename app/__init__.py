@@ -10,4 +10,5 @@ commands  every action: menu, key, tooltip, from one table
 views     one folder a view: widget and pure helpers
 shell     main window, toolbar, answer, messages, controller
 main      create_app and the command line of the window
+headless  the demo without a screen
 """

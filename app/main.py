@@ -54,6 +54,8 @@ class App:
         """Close the window and end the engine; waits up to two seconds."""
         self.window.close()
         self.bridge.close()
+        for part in (self.window, self.controller, self.bridge, self.state, self.theme):
+            part.deleteLater()
 
 
 def create_app(

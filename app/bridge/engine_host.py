@@ -91,11 +91,10 @@ class _Child:
         self._authkey = secrets.token_bytes(32)
         self._folder, address = _private_address()
         self._listener = Listener(address, authkey=self._authkey)
-        self._process = _spawn(command, self._listener.address, self._authkey)
-        self._threads = [
-            threading.Thread(target=target, name=f"engine-{target.__name__}", daemon=True)
-            for target in (self._read, self._keep_output, self._watch)
-        ]
+        self._address = self._listener.address
+        self._process = _spawn(command, self._address, self._authkey)
+        self._output = _thread(self._keep_output)
+        self._threads = [_thread(self._read), self._output, _thread(self._watch)]
         for thread in self._threads:
             thread.start()
 
@@ -157,6 +156,7 @@ class _Child:
     def _report_end(self, reason: str) -> None:
         exit_code = self._exit_code()
         self._requests.put(None)
+        self._output.join(CLOSE_TIMEOUT_S)
         details = "\n".join([*self._lines, *([reason] if reason else [])])
         self._on_answer(EngineDied(exit_code, details=details))
 
@@ -197,10 +197,14 @@ class _Child:
         if self._connected.is_set():
             return
         try:
-            Client(self._listener.address, authkey=self._authkey).close()
+            Client(self._address, authkey=self._authkey).close()
         except (OSError, EOFError, AuthenticationError):
             # It connected in this moment: the reader has seen it, and its end.
             return
+
+
+def _thread(target: Callable[[], None]) -> threading.Thread:
+    return threading.Thread(target=target, name=f"engine{target.__name__}", daemon=True)
 
 
 def _private_address() -> tuple[Path | None, str | None]:

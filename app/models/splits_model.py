@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from app.models.alike import Fold, folds, split_kinds
 from app.models.plan_words import copies_of, split_tip
-from app.models.split_times import SplitTimes
 from app.models.splits_rows import Column, Row, folded_rows, group_text, sorted_rows
 from app.theme.text import NOTHING, count, kib, ms
-from engine.core.table import PlanTable
+
+if TYPE_CHECKING:
+    from app.models.split_times import SplitTimes
+    from engine.core.table import PlanTable
 
 Index = QModelIndex | QPersistentModelIndex
 

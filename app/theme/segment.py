@@ -10,6 +10,8 @@ from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QHBoxLayout, QToolB
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+HEIGHT_PX = 28
+
 
 class Segment(QWidget):
     """One of a few choices. Arrow keys move between them, as in a group of radio buttons."""
@@ -65,6 +67,7 @@ def _button(text: str, place: str) -> QToolButton:
     button.setCheckable(True)
     button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
     button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+    button.setFixedHeight(HEIGHT_PX)
     button.setProperty("segment", place)
     return button
 

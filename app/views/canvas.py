@@ -85,7 +85,8 @@ class Canvas(QWidget):
         self.hovered_changed.emit(item)
         self.update()
 
-    def paintEvent(self, event: QPaintEvent) -> None:  # noqa: D102 - Qt calls it
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw the cached background, the overlay, the focus ring."""
         ratio = self.devicePixelRatioF()
         key = (self.background_key(), self.width(), self.height(), ratio, self._theme_version)
         if key != self._painted_key:
@@ -98,7 +99,8 @@ class Canvas(QWidget):
             self._paint_focus(painter)
         painter.end()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:  # noqa: D102 - Qt calls it
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        """Hover, and begin to wait for the tooltip."""
         self._tip_point = event.position()
         self.set_hovered(self.item_at(event.position()))
         if self.hovered is None:
@@ -107,16 +109,19 @@ class Canvas(QWidget):
             self._tip_timer.start()
         super().mouseMoveEvent(event)
 
-    def leaveEvent(self, event: QEvent) -> None:  # noqa: D102 - Qt calls it
+    def leaveEvent(self, event: QEvent) -> None:
+        """Stop hovering."""
         self._tip_timer.stop()
         self.set_hovered(None)
         super().leaveEvent(event)
 
-    def focusInEvent(self, event: QFocusEvent) -> None:  # noqa: D102 - Qt calls it
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Show the focus ring."""
         self.update()
         super().focusInEvent(event)
 
-    def focusOutEvent(self, event: QFocusEvent) -> None:  # noqa: D102 - Qt calls it
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        """Take the focus ring away."""
         self.update()
         super().focusOutEvent(event)
 

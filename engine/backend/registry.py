@@ -64,7 +64,7 @@ class Registry:
                 return device
         names = [device.facts.name for device in self.devices()]
         near = difflib.get_close_matches(name, names, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names)}."
+        hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names) or 'none'}."
         raise DeviceError(f"There is no device {name}.", hint=hint)
 
     def first_of(self, device_type: DeviceType) -> Device | None:

@@ -202,11 +202,9 @@ def view_of(
     shape = x.ne if ne is None else ne
     strides = x.nb if ne is None and nb is None else nb
     base = x if x.view_src is None else x.view_src
-    result = Tensor(
+    return Tensor(
         x.type, shape, nb=strides, op=op, src=src, view_src=base, view_offs=x.view_offs + offset
     )
-    result.buffer = base.buffer
-    return result
 
 
 def derived_name(x: Tensor, suffix: str) -> str:

@@ -140,12 +140,14 @@ def _memory_phrase(table: PlanTable, slot: int) -> str:
 
 
 def _sentence(table: PlanTable, slot: int, cause: Cause) -> str:
+    if cause.kind is CauseKind.NONE:
+        return "Nowhere because **nothing reads it**."
     where = device_phrase(table, int(table.backend[slot]))
     reason = _reason(table, slot, cause)
     return f"On {where} because {reason}."
 
 
-def _reason(table: PlanTable, slot: int, cause: Cause) -> str:  # noqa: C901 - one line a cause
+def _reason(table: PlanTable, slot: int, cause: Cause) -> str:
     kind, neighbour = cause.kind, cause.neighbour
     if kind is CauseKind.USER:
         return _pin_reason(table, slot)

@@ -93,7 +93,8 @@ class OptionSpec:
         if self.words and text in self.words:
             return self.words[text]
         if self.kind is tuple:
-            return tuple(part.strip() for part in text.split(",") if part.strip())
+            names = tuple(part.strip() for part in text.split(",") if part.strip())
+            return () if names == ("none",) else names
         if self.choices:
             if text not in self.choices:
                 raise self._refuse(text, "one of " + ", ".join(self.choices))

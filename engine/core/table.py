@@ -19,7 +19,7 @@ from engine.core.tensor import Flag
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.core.options import Options
     from engine.core.tensor import Tensor
@@ -255,27 +255,15 @@ def table_of_set(plans: PlanSet, plan_ns: int = 0) -> PlanSetTable:
 def table_of(plan: Plan) -> PlanTable:
     """The columns of a plan."""
     tensors = (*plan.graph.leafs, *plan.graph.nodes)
-    n_slots, n_leafs = len(tensors), len(plan.graph.leafs)
-    final = plan.trace.final
-    causes = final.causes[:n_slots]
     bufts = _home_types(tensors)
-    splits, copies = _split_tables(plan)
-    backend = np.array(final.backend_ids[:n_slots], np.int8)
     columns: dict[str, Any] = {
-        "name": pack_strings(t.name for t in tensors),
-        "op": pack_strings(t.op_desc for t in tensors),
-        "type": _column([t.type for t in tensors], np.uint8),
-        "ne": _column([t.ne for t in tensors], np.int64),
-        "n_bytes": _column([t.n_bytes for t in tensors], np.int64),
-        "is_weight": _column([_is_weight(t) for t in tensors], np.bool_),
-        "is_input": _column([bool(t.flags & Flag.INPUT) for t in tensors], np.bool_),
-        "is_view_op": _column([t.is_view_op for t in tensors], np.bool_),
-        "backend": _frozen(backend),
-        "cause_kind": _column([c.kind for c in causes], np.uint8),
-        "cause_src": _column([c.i_src for c in causes], np.int8),
-        "cause_neighbour": _column([c.neighbour for c in causes], np.int32),
-        "home": _column([_home_index(t, bufts) for t in tensors], np.int16),
+        **_facts(tensors, bufts),
+        **_links(tensors),
+        **_placement(plan),
+        **_predicates(plan, tensors, bufts),
+        **_node_columns(plan),
     }
+    splits, copies = _split_tables(plan)
     return PlanTable(
         plan_id=plan.plan_id,
         batch=plan.batch,
@@ -283,21 +271,56 @@ def table_of(plan: Plan) -> PlanTable:
         op_offload=plan.op_offload,
         devices=tuple(_device_row(view.device, view.buft) for view in plan.backends),
         bufts=tuple(buft.name for buft in bufts),
-        n_leafs=n_leafs,
+        n_leafs=len(plan.graph.leafs),
         n_nodes=len(plan.graph.nodes),
-        **columns,
-        **_links(tensors),
-        step_names=tuple(step for step, _ in plan.trace.steps),
-        step_backend=_column(
-            [state.backend_ids[:n_slots] for _, state in plan.trace.steps], np.int8
-        ),
-        **_predicates(plan, tensors, bufts),
-        split=_split_column(splits, len(plan.graph.nodes)),
-        layer=_column([plan.layers[i] for i in range(len(plan.graph.nodes))], np.int16),
-        occurrence=_occurrences(plan.graph.nodes),
         splits=splits,
         copies=copies,
+        **columns,
     )
+
+
+def _facts(tensors: tuple[Tensor, ...], bufts: tuple[BufferTypeFacts, ...]) -> dict[str, Any]:
+    """Columns of what tensors are."""
+    return {
+        "name": pack_strings(t.name for t in tensors),
+        "op": pack_strings(t.op_desc for t in tensors),
+        "type": _column([t.type for t in tensors], np.uint8),
+        "ne": _column([t.ne for t in tensors], np.int64),
+        "n_bytes": _column([t.n_bytes for t in tensors], np.int64),
+        "home": _column([_home_index(t, bufts) for t in tensors], np.int16),
+        "is_weight": _column([_is_weight(t) for t in tensors], np.bool_),
+        "is_input": _column([bool(t.flags & Flag.INPUT) for t in tensors], np.bool_),
+        "is_view_op": _column([t.is_view_op for t in tensors], np.bool_),
+    }
+
+
+def _placement(plan: Plan) -> dict[str, Any]:
+    """Columns of where tensors are and why; view sources that no node visits are left out."""
+    n_slots = len(plan.graph.leafs) + len(plan.graph.nodes)
+    final = plan.trace.final
+    causes = final.causes[:n_slots]
+    steps = [state.backend_ids[:n_slots] for _, state in plan.trace.steps]
+    return {
+        "backend": _column(final.backend_ids[:n_slots], np.int8),
+        "cause_kind": _column([c.kind for c in causes], np.uint8),
+        "cause_src": _column([c.i_src for c in causes], np.int8),
+        "cause_neighbour": _column([c.neighbour for c in causes], np.int32),
+        "step_names": tuple(step for step, _ in plan.trace.steps),
+        "step_backend": _column(steps, np.int8),
+    }
+
+
+def _node_columns(plan: Plan) -> dict[str, Ints]:
+    """Columns over nodes."""
+    n_nodes = len(plan.graph.nodes)
+    split = np.zeros(n_nodes, np.int32)
+    for row in plan.trace.cut.splits:
+        split[row.start : row.stop] = row.id
+    return {
+        "split": _frozen(split),
+        "layer": _column([plan.layers[i] for i in range(n_nodes)], np.int16),
+        "occurrence": _occurrences(plan.graph.nodes),
+    }
 
 
 def _home_types(tensors: tuple[Tensor, ...]) -> tuple[BufferTypeFacts, ...]:
@@ -376,13 +399,6 @@ def _split_tables(plan: Plan) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void
     return _frozen(splits), _frozen(copies)
 
 
-def _split_column(splits: npt.NDArray[np.void], n_nodes: int) -> Ints:
-    column = np.zeros(n_nodes, np.int32)
-    for split_id, row in enumerate(splits):
-        column[row["start"] : row["stop"]] = split_id
-    return _frozen(column)
-
-
 def _occurrences(nodes: tuple[Tensor, ...]) -> Ints:
     seen: dict[str, int] = {}
     column = []
@@ -392,7 +408,7 @@ def _occurrences(nodes: tuple[Tensor, ...]) -> Ints:
     return _column(column, np.int32)
 
 
-def _column(values: list[Any], dtype: Any) -> npt.NDArray[Any]:
+def _column(values: Sequence[Any], dtype: Any) -> npt.NDArray[Any]:
     return _frozen(np.array(values, dtype))
 
 

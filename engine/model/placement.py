@@ -156,6 +156,9 @@ def _split_points(devices: Sequence[DeviceFacts], cpu: DeviceFacts) -> np.ndarra
     weights = [
         d.memory_free if d.memory_free or d.memory_total else cpu.memory_free for d in devices
     ]
+    if not any(weights):
+        # Nobody knows how much is free, or all is taken: share equally.
+        weights = [1] * len(devices)
     cumulative = np.cumsum(np.array(weights, np.float32), dtype=np.float32)
     return cumulative / cumulative[-1] if devices else cumulative
 

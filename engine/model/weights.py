@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,6 @@ class WeightKind:
 class Weight:
     """A weight that is planned: its tensor, its line in the file, and where it goes."""
 
-    role: str
     tensor: Tensor
     info: TensorInfo
     device: DeviceFacts
@@ -78,11 +76,11 @@ def plan_weights(
     planner = _WeightPlanner(file, placement)
     for kind in kinds:
         if kind.layer_class is not LayerClass.REPEATING:
-            planner.add(kind, kind.pattern, -1)
+            planner.add(kind, -1)
     for il in range(n_layer):
         for kind in kinds:
             if kind.layer_class is LayerClass.REPEATING:
-                planner.add(kind, kind.pattern.format(il=il), il)
+                planner.add(kind, il)
     return planner.finish()
 
 
@@ -92,31 +90,39 @@ class _WeightPlanner:
         self._placement = placement
         self._weights: list[Weight] = []
         self._tensors: dict[str, Tensor] = {}
+        self._created: dict[tuple[str, BufferTypeFacts], Tensor] = {}
         self._known_spots: dict[object, MemorySpot] = {}
         self._facts: dict[BufferTypeFacts, BufferFacts] = {}
 
-    def add(self, kind: WeightKind, name: str, il: int) -> None:
-        source = name
-        if name not in self._file:
-            if name == TIED_OUTPUT and TOKEN_EMBEDDING in self._file:
-                source = TOKEN_EMBEDDING
-            elif kind.required:
-                raise ModelError(
-                    f"The model has no tensor {name}.",
-                    "Its architecture needs one.",
-                    "Convert the model again, or download another copy.",
-                )
-            else:
-                return
+    def add(self, kind: WeightKind, il: int) -> None:
+        name = kind.pattern.format(il=il)
+        source = self._name_in_file(kind, name)
+        if source is None:
+            return
         info = self._file.tensor(source)
         spot = self._spot(kind, info, il)
-        known = self._tensors.get(source)
-        if source != name and known is not None and self._is_same_home(known, spot):
-            self._tensors[name] = known
-            return
-        tensor = Tensor(info.type, info.ne, name=source, buffer=self._buffer_facts(spot))
-        self._tensors[name] = tensor
-        self._weights.append(Weight(name, tensor, info, spot.device, spot.buft))
+        # A tensor with two roles is loaded once into each kind of memory it is wanted in.
+        key = (source, self._home_type(spot))
+        tensor = self._created.get(key)
+        if tensor is None:
+            tensor = Tensor(info.type, info.ne, name=source, buffer=self._buffer_facts(spot))
+            self._created[key] = tensor
+            self._weights.append(Weight(tensor, info, spot.device, spot.buft))
+        self._tensors[_role(kind, name, il)] = tensor
+
+    def _name_in_file(self, kind: WeightKind, name: str) -> str | None:
+        """The tensor to load; the output may be tied to the embeddings, an optional one absent."""
+        if name in self._file:
+            return name
+        if name == TIED_OUTPUT and TOKEN_EMBEDDING in self._file:
+            return TOKEN_EMBEDDING
+        if not kind.required:
+            return None
+        raise ModelError(
+            f"The model has no tensor {name}.",
+            "Its architecture needs one.",
+            "Convert the model again, or download another copy.",
+        )
 
     def _spot(self, kind: WeightKind, info: TensorInfo, il: int) -> MemorySpot:
         placement = self._placement
@@ -144,9 +150,6 @@ class _WeightPlanner:
         buft = self._home_type(spot)
         return self._facts.setdefault(buft, BufferFacts(buft, BufferUsage.WEIGHTS, "weights"))
 
-    def _is_same_home(self, tensor: Tensor, spot: MemorySpot) -> bool:
-        return tensor.buffer is not None and tensor.buffer.buft == self._home_type(spot)
-
     def finish(self) -> WeightSet:
         by_type: dict[BufferTypeFacts, list[Weight]] = {}
         for weight in self._weights:
@@ -157,6 +160,12 @@ class _WeightPlanner:
             for buft, weights in sorted(by_type.items(), key=lambda item: item[0].name)
         ]
         return WeightSet(self._tensors, tuple(buffers))
+
+
+def _role(kind: WeightKind, name: str, il: int) -> str:
+    """What graphs ask for; a tensor that all layers share has a role in each."""
+    shared = kind.layer_class is LayerClass.REPEATING and kind.pattern == name
+    return f"blk.{il}.{name}" if shared else name
 
 
 def _spots_of(placement: ModelPlacement, device: DeviceFacts) -> Callable[[], list[MemorySpot]]:
@@ -172,9 +181,3 @@ def _buffer_of(buft: BufferTypeFacts, weights: list[Weight]) -> WeightBuffer:
     else:
         n_bytes = sum(aligned(buft.alloc_bytes(w.tensor), buft.alignment) for w in weights)
     return WeightBuffer(first.device, buft, is_mapped, tuple(weights), n_bytes)
-
-
-def layer_of_name(name: str) -> int:
-    """The layer in a weight's name, -1 for none."""
-    found = re.match(r"blk\.(\d+)\.", name)
-    return int(found.group(1)) if found else -1

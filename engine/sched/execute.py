@@ -122,7 +122,7 @@ class SplitRunner:
 
     def _is_expert_copy(self, split: Split, copy: InputCopy, source: Tensor) -> bool:
         """Whether this is a host weight of which the split's first node uses some experts."""
-        buffer = source.buffer
+        buffer = source.home
         if buffer is None or buffer.usage is not BufferUsage.WEIGHTS or not buffer.buft.is_host:
             return False
         first = self.graph.plan.run.nodes[split.start]
@@ -212,7 +212,7 @@ class SplitRunner:
 def _copy_flags(source: Tensor) -> SpanFlag:
     if source.flags & Flag.INPUT:
         return SpanFlag.USER_INPUT
-    if source.buffer is not None and source.buffer.usage is BufferUsage.WEIGHTS:
+    if source.home is not None and source.home.usage is BufferUsage.WEIGHTS:
         return SpanFlag.WEIGHT
     return SpanFlag.NONE
 

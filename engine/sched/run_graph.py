@@ -81,7 +81,7 @@ def _run_tensor(problem: Problem, run_nodes: tuple[Tensor, ...], slot: int) -> T
 def _keep_alive(source: Tensor) -> Tensor:
     """A node that reads `source` and computes nothing, so that it is not freed before its copy."""
     base = source if source.view_src is None else source.view_src
-    helper = Tensor(
+    return Tensor(
         source.type,
         source.ne,
         nb=source.nb,
@@ -90,5 +90,3 @@ def _keep_alive(source: Tensor) -> Tensor:
         view_offs=source.view_offs,
         name=f"{source.name} (view)",
     )
-    helper.buffer = source.buffer
-    return helper

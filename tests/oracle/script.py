@@ -32,7 +32,7 @@ from engine.core.ops import FlashAttnParams, GluOp, Op, RopeParams, SoftMaxParam
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.tensor import Flag, Tensor, shape4
 from engine.core.types import TYPE_BY_LABEL
-from engine.sched.execute import SplitRunner
+from engine.sched.execute import SplitRunner, runs
 from engine.sched.planner import plan_graph
 from engine.sched.scheduler import AllocatedGraph, Scheduler
 from engine.trace.recorder import Recorder
@@ -228,9 +228,7 @@ class Script:
 
     def do_compute(self) -> None:
         assert self.allocated is not None
-        runner = NamingRunner(self.allocated, tuple(self.backends), self.recorder, 0)
-        runner.script = self
-        runner.run()
+        NamingRunner(self, self.allocated).run()
         self.out.append({"compute": 0})
 
     def do_sync(self) -> None:
@@ -348,51 +346,53 @@ class Script:
 class NamingRunner(SplitRunner):
     """Adds to the log of calls which tensors a transfer was about, as the recording did."""
 
-    script: Script
+    def __init__(self, script: Script, allocated: AllocatedGraph) -> None:
+        super().__init__(allocated, tuple(script.backends), script.recorder, 0)
+        self.script = script
+        self.expert_offsets: list[int] = []
 
     def _copy_input(self, split, copy):
         first = len(self.script.calls)
         source = self._source_of(copy)
         super()._copy_input(split, copy)
-        target = copy.tensors[0]
-        for i, line in enumerate(self.script.calls[first:], first):
-            self.script.calls[i] = _named(line, source.name, target.name, self.expert_offsets)
+        self._name_calls(first, source.name, copy.tensors[0].name)
         self.expert_offsets = []
-
-    expert_offsets: list[int] = []
 
     def _copy_used_experts(self, split, copy, source):
         super()._copy_used_experts(split, copy, source)
-        expert = source.nb[2]
-        from engine.sched.execute import runs
-
-        self.expert_offsets = [first * expert for first, _ in runs(self._used_experts)]
+        expert_bytes = source.nb[2]
+        self.expert_offsets = [first * expert_bytes for first, _ in runs(self._used_experts)]
 
     def _read_ids(self, ids, backend_id):
         first = len(self.script.calls)
         super()._read_ids(ids, backend_id)
-        for i, line in enumerate(self.script.calls[first:], first):
-            self.script.calls[i] = _named(line, ids.name, ids.name, [])
+        self._name_calls(first, ids.name, ids.name)
         name = ids.name.split("#")[1] if "#" in ids.name else ids.name
-        values = self.script.values.get(name)
         count = ids.ne[0] * ids.ne[1]
-        return np.array(values[:count] if values else [0] * count, dtype=np.int32)
+        values = self.script.values.get(name, [0] * count)
+        return np.array(values[:count], dtype=np.int32)
+
+    def _name_calls(self, first: int, source: str, target: str) -> None:
+        """Write tensor names into the calls logged since `first`."""
+        calls = self.script.calls
+        calls[first:] = [
+            _named(line, source, target, self.expert_offsets) for line in calls[first:]
+        ]
 
 
 def _named(line: str, source: str, target: str, offsets: list[int]) -> str:
-    if " off=" in line or "->" in line and " -> " in line:
+    """A logged call with the tensors it was about; unchanged where it has them or needs none."""
+    if " off=" in line or " -> " in line:
         return line
-    words = line.split()
-    if words[0] == "set_tensor_async":
-        return f"{words[0]} {words[1]} {target} off={offsets.pop(0)} {words[2]}"
-    if words[0] == "set_tensor":
-        return f"{words[0]} {words[1]} {target} off=0 {words[2]}"
-    if words[0] in ("get_tensor", "get_tensor_async"):
-        return f"{words[0]} {words[1]} {source} off=0 {words[2]}"
-    if words[0] == "cpy_tensor_async":
-        return f"{words[0]} {words[1]} {source} -> {target} {words[2]}"
-    if words[0] == "cpy_tensor":
-        return f"{words[0]} {words[1]} {source} -> {target} {words[2]}"
+    what, *words = line.split()
+    if what == "set_tensor_async":
+        return f"{what} {words[0]} {target} off={offsets.pop(0)} {words[1]}"
+    if what == "set_tensor":
+        return f"{what} {words[0]} {target} off=0 {words[1]}"
+    if what in ("get_tensor", "get_tensor_async"):
+        return f"{what} {words[0]} {source} off=0 {words[1]}"
+    if what in ("cpy_tensor", "cpy_tensor_async"):
+        return f"{what} {words[0]} {source} -> {target} {words[1]}"
     return line
 
 

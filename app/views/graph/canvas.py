@@ -1,11 +1,12 @@
 """GraphCanvas: the matrix of layers and operations, with one layer opened.
 
-Items are cells (nodes that compute) as ints. Nothing is a Qt item; the background is one pixmap a
-plan, place and theme.
+Items are cells (nodes that compute) as ints, and rows beside them. Nothing is a Qt item; the
+background is one pixmap a plan, place and theme.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +39,13 @@ ZOOM_PER_STEP = 1.2
 DRAG_FROM_PX = 4
 OUTSET_PX = 2.0
 EMPTY_TEXT = "Open a model to see its graph"
+
+
+@dataclass(frozen=True, slots=True)
+class RowItem:
+    """A row's label or gutter under the pointer."""
+
+    row: int
 
 
 class GraphCanvas(Canvas):
@@ -76,11 +84,10 @@ class GraphCanvas(Canvas):
     ) -> None:
         """Show a plan, or what changed up to it; the place and the opened layer stay."""
         if shape is not self._shape:
-            self._blocks = {}
+            self._blocks, self.hovered = {}, None
             self._viewport = Viewport(self.width(), self.height(), open_row=self._viewport.open_row)
         self._shape, self._placed, self._changed = shape, placed, changed
         self._row_ms = np.empty(0) if row_ms is None else row_ms
-        self.hovered = None
         self._place()
 
     def select(self, node_id: int, split_id: int) -> None:
@@ -179,13 +186,20 @@ class GraphCanvas(Canvas):
         painter.setClipping(False)
 
     def item_at(self, point: QPointF) -> Hashable | None:
-        """The cell under a point."""
+        """The cell under a point; beside the cells the row."""
         cell = self._cell_at(point)
-        return None if cell < 0 else cell
+        if cell >= 0:
+            return cell
+        row = -1 if self._layout is None else self._layout.row_at(point.y())
+        return None if row < 0 else RowItem(row)
 
     def tip_text(self, item: Hashable) -> str:
-        """What a cell is."""
-        if self._shape is None or self._placed is None or not isinstance(item, int):
+        """What a cell is, what a row adds up to."""
+        if self._shape is None or self._placed is None:
+            return ""
+        if isinstance(item, RowItem):
+            return row_text(self._shape, self._placed, item.row)
+        if not isinstance(item, int):
             return ""
         return cell_tip(self._shape, self._placed, self._changed, item)
 
@@ -430,12 +444,6 @@ class GraphCanvas(Canvas):
         if self._selected_cell >= 0:
             return self._cell_rect(self._selected_cell).center()
         return QPointF(self.rect().center())
-
-    def row_tip(self, row: int) -> str:
-        """The figures of a row."""
-        if self._shape is None or self._placed is None:
-            return ""
-        return row_text(self._shape, self._placed, row)
 
 
 def _neighbour(shape: GraphShape, cell: int, rows: int) -> int:

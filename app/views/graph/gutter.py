@@ -14,16 +14,16 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QPainter, QPen
 
 from app.theme.fonts import TINY_PX, fixed_font, general_font
-from app.theme.text import mib, ms, plural, signed
+from app.theme.text import KIB, MIB, ms, plural, signed
 from app.views.graph.layout import HEADS_PX
 from app.views.graph.placed import AlikeRun, alike_runs
+from app.views.graph.words import EN_DASH, size_range
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QColor
 
     from app.views.graph.scene import Scene
 
-EN_DASH = "\u2013"
 LINE_PX = 14.0
 TEXT_LEFT_PX = 22.0
 BRACKET_PX = (8.0, 12.0)
@@ -93,8 +93,7 @@ def _alike_entry(scene: Scene, run: AlikeRun) -> Entry:
     rows = slice(run.start, run.stop)
     copied = scene.placed.copied_of_row[rows]
     n_splits = int(scene.placed.splits_of_row[run.start])
-    low, high = mib(int(copied.min())), mib(int(copied.max()))
-    size = f"{low} MiB" if low == high else f"{low}{EN_DASH}{high} MiB"
+    size = size_range(int(copied.min()), int(copied.max()))
     room = _height(scene, run.start, run.stop)
     copies = (Words(size, Tone.COPY),) if copied.max() else ()
     if len(run) == 1 or room < 5 * LINE_PX:
@@ -129,6 +128,9 @@ def _change_gutter(scene: Scene) -> Gutter:
     changed = scene.changed
     assert changed is not None
     table = np.stack([changed.moved_of_row, changed.splits_of_row, changed.copied_of_row], axis=1)
+    # A change under 1 MiB would read as 0.
+    most = int(np.abs(changed.copied_of_row).max(initial=0))
+    unit, word = (KIB, "KiB") if 0 < most < MIB else (MIB, "MiB")
     entries: list[Entry] = []
     for row in range(1, scene.shape.n_rows - 1):
         if row == _open_row(scene):
@@ -143,10 +145,10 @@ def _change_gutter(scene: Scene) -> Gutter:
         figures = (
             Words(str(moved), Tone.MORE if moved else Tone.NONE),
             _change(signed(splits), splits),
-            _change(signed(copied / 2**20, 2), copied),
+            _change(signed(copied / unit, 2), copied),
         )
         entries.append(Entry(start, row + 1, figures=figures))
-    return Gutter(("moved", "splits", "MiB"), tuple(entries))
+    return Gutter(("moved", "splits", word), tuple(entries))
 
 
 def _change(text: str, value: int) -> Words:

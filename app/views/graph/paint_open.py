@@ -13,7 +13,13 @@ from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen, QPolygon
 from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
 from app.views.graph.block import INPUT
 from app.views.graph.layout import HEADS_PX, LEFT_PX, OPEN_MARGIN_PX
-from app.views.graph.paint_rows import bar_colours, bar_text_colours, bar_widths, paint_cell_text
+from app.views.graph.paint_rows import (
+    bar_colours,
+    bar_text_colours,
+    bar_widths,
+    fitting_text,
+    paint_cell_text,
+)
 from app.views.graph.words import size_text
 
 if TYPE_CHECKING:
@@ -193,17 +199,18 @@ def _paint_nodes(painter: QPainter, scene: Scene, opened: OpenLayer) -> None:
         painter.setPen(QPen(style.edge, 1))
         painter.drawRoundedRect(rect, RADIUS_PX, RADIUS_PX)
         painter.setFont(font)
-        text = node_text(scene, cell, rect.width() - 6, metrics)
+        text = node_text(scene, cell, rect.width() - 3, metrics)
         paint_cell_text(painter, rect, text, style, metrics)
 
 
 def node_text(scene: Scene, cell: int, room: float, metrics: QFontMetricsF) -> str:
     """A node's name; in a difference with its letters where both fit."""
-    name = scene.shape.heads[cell].name
-    if scene.changed is None:
-        return name
-    both = f"{name} {scene.styles[int(scene.style[cell])].letter}"
-    return both if metrics.horizontalAdvance(both) <= room else name
+    head = scene.shape.heads[cell]
+    if scene.changed is not None:
+        both = f"{head.name} {scene.styles[int(scene.style[cell])].letter}"
+        if metrics.horizontalAdvance(both) <= room:
+            return both
+    return fitting_text(head.name, head.letter, metrics, room)
 
 
 def _paint_copies(painter: QPainter, scene: Scene, opened: OpenLayer) -> None:

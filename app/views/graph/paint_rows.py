@@ -33,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.integer[Any]]
 
 LETTER_FROM_PX = 14
+LEAST_ELIDED = 5
+"""Characters, the ellipsis counted, from which on an elided name helps."""
 BAR_PX = np.array([1.5, 1.5, 2.0, 3.0])
 """Width of a copy's bar by its place in COPY_STEPS."""
 
@@ -238,27 +240,36 @@ def _paint_names(painter: QPainter, scene: Scene, cells: Ints, style: CellStyle)
         rect = QRectF(*scene.layout.rects[cell].tolist())
         name = scene.shape.heads[cell].name
         both = f"{name}  {style.letter}"
-        text = both if metrics.horizontalAdvance(both) <= rect.width() - 6 else name
+        if metrics.horizontalAdvance(both) <= rect.width() - 6:
+            text = both
+        else:
+            text = fitting_text(name, scene.shape.heads[cell].letter, metrics, rect.width() - 3)
         paint_cell_text(painter, rect, text, style, metrics)
 
 
 def paint_cell_text(
     painter: QPainter, rect: QRectF, text: str, style: CellStyle, metrics: QFontMetricsF
 ) -> None:
-    """Text in a cell: middle elided, on a plate where the cell is hatched, dropped if too long."""
-    text = elide_middle(text, metrics, rect.width() - 4)
-    if len(text) < 1 or metrics.horizontalAdvance(text) > rect.width() - 2 or text == "…":
+    """Text in a cell, on a plate where the cell is hatched."""
+    if not text:
         return
     if style.is_hatched:
-        width, height = (
-            metrics.horizontalAdvance(text) + 4,
-            min(metrics.height(), rect.height() - 2),
-        )
-        plate = QRectF(0, 0, width, height)
+        height = min(metrics.height(), rect.height() - 2)
+        plate = QRectF(0, 0, metrics.horizontalAdvance(text) + 4, height)
         plate.moveCenter(rect.center())
         painter.fillRect(plate, style.fill)
     painter.setPen(style.text)
     painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def fitting_text(text: str, letter: str, metrics: QFontMetricsF, room: float) -> str:
+    """A name where it fits, else middle elided while it still says something, else one letter."""
+    if metrics.horizontalAdvance(text) <= room:
+        return text
+    elided = elide_middle(text, metrics, room)
+    if len(elided) >= LEAST_ELIDED:
+        return elided
+    return letter if metrics.horizontalAdvance(letter) <= room else ""
 
 
 def _paint_boxes(painter: QPainter, scene: Scene) -> None:
@@ -277,7 +288,8 @@ def _paint_boxes(painter: QPainter, scene: Scene) -> None:
             rect = QRectF(*snapped(layout.rects[cell : cell + 1])[0].tolist())
             _paint_box(painter, rect, style)
             head = shape.heads[cell].name
-            text = plan.name[plan.slot(int(shape.node_id[cell]))] if row == 0 else head
+            name = plan.name[plan.slot(int(shape.node_id[cell]))] if row == 0 else head
+            text = fitting_text(name, shape.heads[cell].letter, metrics, rect.width() - 4)
             painter.setFont(font)
             paint_cell_text(painter, rect, text, style, metrics)
             right = max(right, rect.right()) if row == 0 else right

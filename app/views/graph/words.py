@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from app.theme.text import GIB, KIB, MIB, MINUS, bytes_text, count, plural
 from engine.core.plan import Batch
 
+EN_DASH = "\u2013"
+
 if TYPE_CHECKING:
     from app.views.graph.columns import GraphShape
     from app.views.graph.placed import Changed, Placed
@@ -22,6 +24,15 @@ def size_text(n_bytes: int, side: int = 0) -> str:
         return f"{sign}{max(round(n_bytes / KIB), 1)}K"
     unit, letter = (MIB, "M") if n_bytes < GIB else (GIB, "G")
     return f"{sign}{n_bytes / unit:.1f}{letter}"
+
+
+def size_range(low: int, high: int) -> str:
+    """One size, or two with their unit once: "3.24-3.25 MiB"."""
+    first, last = bytes_text(low), bytes_text(high)
+    if first == last:
+        return first
+    number, unit = first.rsplit(maxsplit=1)
+    return f"{number if last.endswith(unit) else first}{EN_DASH}{last}"
 
 
 def batch_text(plan: PlanTable) -> str:

@@ -29,7 +29,6 @@ GAP_PX = 3
 DEVICE_MIN_PX = 84
 
 
-
 class CandidatesTable(QTableView):
     """Read-only. As high as its rows."""
 
@@ -92,19 +91,19 @@ class _Delegate(QStyledItemDelegate):
         self._theme = theme
         self.looks: tuple[DeviceLook, ...] = ()
 
-    def sizeHint(  # noqa: D102 - Qt calls it
+    def sizeHint(
         self, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
     ) -> QSize:
         return QSize(super().sizeHint(option, index).width(), ROW_PX)
 
-    def paint(  # noqa: D102 - Qt calls it
+    def paint(
         self,
         painter: QPainter,
         option: QStyleOptionViewItem,
         index: QModelIndex | QPersistentModelIndex,
     ) -> None:
         palette = self._theme.palette
-        rect = QRectF(option.rect)  # type: ignore[attr-defined]  # PySide6's stubs lack QStyleOption's fields
+        rect = QRectF(option.rect)
         painter.save()
         painter.fillRect(rect, palette.bg1)
         painter.fillRect(QRectF(rect.left(), rect.bottom() - 1, rect.width(), 1), palette.bg0)

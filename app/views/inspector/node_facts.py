@@ -57,7 +57,7 @@ def neighbour_html(table: PlanTable, slot: int, explanation: Explanation, colour
     """The neighbour that decided, as a link where it is a node."""
     neighbour = table.cause(slot).neighbour
     node_id = neighbour - table.n_leafs
-    is_named = 0 <= node_id and explanation.neighbour.endswith(table.name[neighbour])
+    is_named = node_id >= 0 and explanation.neighbour.endswith(table.name[neighbour])
     if not is_named:
         return html.escape(explanation.neighbour)
     return link(f"{NODE_LINK}{node_id}", explanation.neighbour, colour)

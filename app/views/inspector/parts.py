@@ -21,7 +21,9 @@ _TEXT_KEYS = (
 _LINK_KEYS = _TEXT_KEYS | Qt.TextInteractionFlag.LinksAccessibleByKeyboard
 
 
-def text_label(size_px: int, *, role: str = "", weight: QFont.Weight = QFont.Weight.Normal) -> QLabel:
+def text_label(
+    size_px: int, *, role: str = "", weight: QFont.Weight = QFont.Weight.Normal
+) -> QLabel:
     """A label whose text wraps and can be selected."""
     label = QLabel()
     label.setFont(general_font(size_px, weight))

@@ -71,7 +71,7 @@ def split_facts(table: PlanTable, times: SplitTimes, split_id: int) -> SplitFact
         alike_ns=alike_ns[~np.isnan(alike_ns)],
         own_ns=own_ns,
         statistics=_statistics(found),
-        total=_total(table, times, found),
+        total=_total(times, found),
     )
 
 
@@ -138,7 +138,7 @@ def _statistics(found: Statistics | None) -> str:
     return "   ".join(f"{name} {ms(value)}" for name, value in figures) + f"{THIN}ms"
 
 
-def _total(table: PlanTable, times: SplitTimes, found: Statistics | None) -> str:
+def _total(times: SplitTimes, found: Statistics | None) -> str:
     if found is None:
         return ""
     whole_ns = times.wall_ns * (times.n_steps if times.is_median else 1)

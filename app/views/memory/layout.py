@@ -1,4 +1,4 @@
-"""Facts to shapes: where every segment, label and capacity mark stands. Pure; sizes in logical px."""
+"""Facts to shapes: where segments, labels and capacity marks stand. Pure; sizes in logical px."""
 
 from __future__ import annotations
 
@@ -172,9 +172,7 @@ def _mib(n_bytes: int) -> str:
     return count(round(n_bytes / MIB)) if n_bytes >= 1000 * MIB else mib(n_bytes)
 
 
-def _frame(
-    facts: MemoryFacts, width: float, measure: Measure, measure_mono: Measure
-) -> _Frame:
+def _frame(facts: MemoryFacts, width: float, measure: Measure, measure_mono: Measure) -> _Frame:
     names = max((measure(device.name) for device in facts.devices), default=0.0)
     totals = max((measure_mono(mib(device.total)) for device in facts.devices), default=0.0)
     total_x = PAD_PX + BADGE_PX + GAP_PX + names + GAP_PX + totals

@@ -126,4 +126,3 @@ def _paint_text(painter: QPainter, text: Text, palette: Palette) -> None:
     painter.setPen(colours[text.ink])
     side = Qt.AlignmentFlag.AlignRight if text.right else Qt.AlignmentFlag.AlignLeft
     painter.drawText(q_rect(text.rect), side | Qt.AlignmentFlag.AlignVCenter, text.text)
-

@@ -81,7 +81,9 @@ class MemoryView(Canvas):
             painter.setPen(self.theme.palette.ink2)
             painter.setFont(general_font(SMALL_PX))
             area = self.rect().adjusted(12, 8, -12, -8)
-            painter.drawText(area, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft, EMPTY_TEXT)
+            painter.drawText(
+                area, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft, EMPTY_TEXT
+            )
             return
         looks = device_style(self.theme.palette, plans.prompt.devices)
         paint_layout(painter, self._layout, looks, self.theme.palette)
@@ -149,6 +151,10 @@ class MemoryView(Canvas):
             self._layout = Layout((), None, 0)
         else:
             self._layout = lay_out(
-                self.facts, self.width(), self.height(), plain.horizontalAdvance, mono.horizontalAdvance
+                self.facts,
+                self.width(),
+                self.height(),
+                plain.horizontalAdvance,
+                mono.horizontalAdvance,
             )
         self.update()

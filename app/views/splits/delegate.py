@@ -51,8 +51,8 @@ class SplitDelegate(QStyledItemDelegate):
         index: QModelIndex | QPersistentModelIndex,
     ) -> None:
         row: Row = index.data(ROW_ROLE)
-        rect = QRectF(option.rect)  # type: ignore[attr-defined]  # PySide6's stubs lack QStyleOption's fields
-        selected = bool(option.state & QStyle.StateFlag.State_Selected)  # type: ignore[attr-defined]  # as above
+        rect = QRectF(option.rect)
+        selected = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
         self._paint_row(painter, rect, row, index.row(), selected=selected)
         if row.is_group:

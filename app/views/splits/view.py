@@ -58,6 +58,8 @@ class SplitsView(QWidget):
         self._empty = QLabel("Open a model to see its splits.", self)
         self._empty.setProperty("role", "muted")
         self._empty.setMargin(12)
+        self.setProperty("role", "sheet")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
@@ -206,9 +208,6 @@ class SplitTable(QTableView):
 
     def lay_out(self) -> None:
         """Give columns their widths; nodes, then KiB give way to the names."""
-        model = self.model()
-        if model is None:
-            return
         self.clearSpans()
         self._span_groups()
         header = self.horizontalHeader()

@@ -3,6 +3,7 @@
 view         TimelineView: the parts together, keys, selection, following a run
 scale        pure: the shown time, zoom, pan, ticks
 store        TraceStore: spans by lane with their pyramids, grown as a run goes on
+scene        Scene: what all parts draw from
 lanes        pure: which lanes there are and where they stand
 navigation   pure: the next slice, the flow, the rows of a selection
 sum_check    pure: the line in which everything must add up

@@ -62,7 +62,7 @@ def following(begin_ns: float, end_ns: float) -> TimeView:
 
 def zoomed(view: TimeView, factor: float, at_ns: float, bounds: TimeView) -> TimeView:
     """The view `factor` times as near, `at_ns` staying where it is."""
-    span = min(max(view.span / factor, MIN_SPAN_NS), bounds.span * (1 + 2 * MARGIN))
+    span = min(max(view.span / factor, MIN_SPAN_NS), bounds.span)
     t0 = at_ns - (at_ns - view.t0) / view.span * span
     return clamped(TimeView(t0, t0 + span), bounds)
 
@@ -93,9 +93,7 @@ def ticks(view: TimeView, width: float, origin_ns: float) -> list[Tick]:
     step = _round_step(view.span * MIN_TICK_PX / max(width, 1))
     first = math.ceil((view.t0 - origin_ns) / step)
     last = math.floor((view.t1 - origin_ns) / step)
-    return [
-        Tick(origin_ns + i * step, _tick_label(i * step, step)) for i in range(first, last + 1)
-    ]
+    return [Tick(origin_ns + i * step, _tick_label(i * step, step)) for i in range(first, last + 1)]
 
 
 def moment_text(t_ns: float, origin_ns: float, view: TimeView) -> str:

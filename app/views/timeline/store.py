@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.trace.pyramid import LanePyramid, Visible, appended, lane_pyramid, visible
 from engine.trace.records import SPAN_DTYPE, SpanKind, Spans
+from engine.trace.snapshot import sorted_by_start
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -58,7 +59,9 @@ class Lane:
 
     def visible(self, t0_ns: float, t1_ns: float, n_pixels: int) -> Visible:
         """What to draw between two moments."""
-        parts = [visible(pyramid, t0_ns, t1_ns, n_pixels) for pyramid in self._touched(t0_ns, t1_ns)]
+        parts = [
+            visible(pyramid, t0_ns, t1_ns, n_pixels) for pyramid in self._touched(t0_ns, t1_ns)
+        ]
         if len(parts) == 1:
             return parts[0]
         parts = parts or [visible(lane_pyramid(*_EMPTY), t0_ns, t1_ns, n_pixels)]
@@ -98,6 +101,7 @@ class TraceStore:
         self._rows = np.zeros(_FIRST_ROWS, SPAN_DTYPE)
         self._n_rows = 0
         self._n_read = 0
+        self._steps = np.zeros(0, SPAN_DTYPE)
 
     @property
     def spans(self) -> Spans:
@@ -113,9 +117,7 @@ class TraceStore:
 
     def steps(self) -> Spans:
         """The spans of whole steps, by start."""
-        spans = self.spans
-        steps = spans[spans["kind"] == SpanKind.STEP]
-        return steps[np.argsort(steps["start_ns"], kind="stable")]
+        return self._steps
 
     def update(self, trace: TraceSnapshot | None) -> bool:
         """Take over what is new in `trace`; says whether anything was."""
@@ -135,6 +137,9 @@ class TraceStore:
         part = part[part["kind"] != SpanKind.NODE]
         if not len(part):
             return False
+        steps = part[part["kind"] == SpanKind.STEP]
+        if len(steps):
+            self._steps = sorted_by_start(np.concatenate((self._steps, steps)))
         first = self._n_rows
         self._reserve(first + len(part))
         self._rows[first : first + len(part)] = part

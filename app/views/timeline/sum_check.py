@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.theme.text import THIN, count, plural
-from engine.trace.metrics import Parts, step_summary, summaries, total_parts
+from engine.trace.metrics import Parts, step_summary, total_parts
 from engine.trace.records import SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -27,18 +27,29 @@ class SumCheck:
     word: str
 
 
-def check_of(spans: Spans, step: int) -> SumCheck | None:
-    """The check of the step a selection is in, of the prompt for -1; None before it has ended."""
-    if step < 0:
-        found = summaries(spans, StepKind.PROMPT)
-        if not found:
-            return None
-        return _made(spans, [one.step for one in found], total_parts(found), "prompt")
-    summary = step_summary(spans, step)
-    if summary is None:
+def steps_of(steps: Spans, step: int) -> list[int]:
+    """The ended steps a check is made of: the one asked for, the prompt's for -1."""
+    mine = steps["peer"] == StepKind.PROMPT if step < 0 else steps["step"] == step
+    found: list[int] = steps["step"][mine].tolist()
+    return found
+
+
+def check_of(spans: Spans, steps: list[int]) -> SumCheck | None:
+    """The check of some steps of one kind; None without steps."""
+    if not steps:
         return None
-    word = "prompt" if summary.kind is StepKind.PROMPT else f"token step {count(step)}"
-    return _made(spans, [step], summary.parts, word)
+    mine = spans[np.isin(spans["step"], steps)]
+    found = [summary for step in steps if (summary := step_summary(mine, step)) is not None]
+    if not found:
+        return None
+    is_prompt = found[0].kind is StepKind.PROMPT
+    kinds = mine["kind"]
+    return SumCheck(
+        n_splits=int(np.count_nonzero(kinds == SpanKind.SPLIT)),
+        n_copies=int(np.count_nonzero(kinds == SpanKind.COPY)),
+        parts=total_parts(found),
+        word="prompt" if is_prompt else f"token step {count(steps[0])}",
+    )
 
 
 def check_text(check: SumCheck) -> str:
@@ -62,12 +73,6 @@ def check_text(check: SumCheck) -> str:
 def lost_text(n_lost: int) -> str:
     """How complete the records are."""
     return f"{plural(n_lost, 'record')} lost · timing from 1 event a split and a copy"
-
-
-def _made(spans: Spans, steps: list[int], parts: Parts, word: str) -> SumCheck:
-    kinds = spans["kind"][np.isin(spans["step"], steps)]
-    n_splits = int(np.count_nonzero(kinds == SpanKind.SPLIT))
-    return SumCheck(n_splits, int(np.count_nonzero(kinds == SpanKind.COPY)), parts, word)
 
 
 def _copies_word(n: int) -> str:

@@ -10,8 +10,10 @@ backend      CpuBackend: the command stream
 threads      ThreadPool: worker threads that wait in native code
 interpreter  the walk over the table, barrier, stop word, clock
 jit          how kernels are compiled and cached
-simd         vector types and operations
-tiles        register tiles of matrix products
+codegen      pieces of LLVM code
+simd         vector types and the operations kernels are written with
+tiles        register tiles over unpacked panels, for batches
+row_tiles    register tiles over stored rows, for single columns
 kernels      one function an operation
 reference    the same operations in plain numpy, for tests
 """

@@ -8,9 +8,10 @@ from __future__ import annotations
 from llvmlite import ir
 from numba import types
 
+from engine.backends.cpu.codegen import call_llvm, pointer
 from engine.backends.cpu.jit import helper
 from engine.backends.cpu.layout import BARRIER, FLAGS, KERNEL, PARALLEL, ROW_BYTES
-from engine.backends.cpu.simd import IntOperation, call_llvm, define, load_i64, pointer, store_i64
+from engine.backends.cpu.simd import IntOperation, define, load_i64, store_i64
 
 N_ROWS = 0
 TABLE = 8

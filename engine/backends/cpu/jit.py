@@ -24,7 +24,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"
 _SIGNATURE = types.int64(types.int64, types.int64, types.int64)
 
 
-_COMPILED = ("simd.py", "tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
+_COMPILED = ("codegen.py", "simd.py", "*tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
 
 
 def source_hash() -> str:

@@ -12,33 +12,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.core.datamodel.models import PrimitiveModel
 from numba.core.datamodel.registry import register_default
 from numba.extending import intrinsic
 
-from engine.backends.cpu.features import Variant, has_half_conversion, variant
-
-VARIANT = variant()
-LANES = 16 if VARIANT is Variant.AVX512_VNNI else 8
-
-HAS_VNNI = VARIANT in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
-BYTE_BIAS = 128 if HAS_VNNI else 0
-"""What `bias_bytes` adds to signed bytes before `dot_bytes`: VNNI wants them unsigned."""
+from engine.backends.cpu.codegen import (
+    BYTE_BIAS,
+    LANES,
+    MAGIC,
+    Emit,
+    at,
+    broadcast,
+    call_llvm,
+    constant,
+    float_to_half,
+    half_to_float,
+    indices,
+    multiply_add,
+    pointer,
+)
 
 Vector = Any
 """A vector value inside a kernel."""
-Emit = Callable[[ir.IRBuilder, list[ir.Value]], ir.Value | None]
 Operation = Callable[..., Any]
 IntOperation = Callable[..., int]
 FloatOperation = Callable[..., np.float32]
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
-_cgutils = cast("Any", cgutils)  # its functions carry no types
 _HALF, _FLOAT, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 
 
@@ -107,95 +110,6 @@ def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
         8: lambda _, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),
     }
     return cast("Operation", intrinsic(by_arity[n_params]))
-
-
-def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
-    """`address`, an int64, as a pointer."""
-    return builder.inttoptr(address, pointee.as_pointer())
-
-
-def constant(vector: ir.VectorType, value: float) -> ir.Constant:
-    """A vector with `value` in every lane."""
-    return ir.Constant(vector, [ir.Constant(vector.element, value)] * vector.count)
-
-
-def call_llvm(
-    builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], *flags: str
-) -> ir.Value:
-    """The result of an LLVM intrinsic."""
-    kind = ir.FunctionType(result, [arg.type for arg in args])
-    function = _cgutils.get_or_insert_function(builder.module, kind, name)
-    return builder.call(function, args, fastmath=flags)
-
-
-def variable(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A place for a value that changes in a loop; LLVM keeps it in a register."""
-    return _cgutils.alloca_once_value(builder, value)
-
-
-def broadcast(builder: ir.IRBuilder, value: ir.Value, n: int) -> ir.Value:
-    """A vector with the scalar `value` in every lane."""
-    vector = ir.VectorType(value.type, n)
-    undefined = ir.Constant(vector, ir.Undefined)
-    first = builder.insert_element(undefined, value, _I32(0))
-    return builder.shuffle_vector(first, undefined, indices([0] * n))
-
-
-def indices(lanes: list[int]) -> ir.Constant:
-    """A shuffle mask."""
-    return ir.Constant(ir.VectorType(_I32, len(lanes)), lanes)
-
-
-def at(builder: ir.IRBuilder, address: ir.Value, n_bytes: int) -> ir.Value:
-    """`address` moved by a constant."""
-    return builder.add(address, _I64(n_bytes))
-
-
-# --- f16 <-> f32 -------------------------------------------------------------------------------
-
-
-def half_to_float(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
-    """Vector of i16 bits of f16 as f32, exactly."""
-    n = bits.type.count
-    floats, ints = ir.VectorType(_FLOAT, n), ir.VectorType(_I32, n)
-    if has_half_conversion():
-        return builder.fpext(builder.bitcast(bits, ir.VectorType(_HALF, n)), floats)
-    wide = builder.zext(bits, ints)
-    sign = builder.shl(builder.and_(wide, constant(ints, 0x8000)), constant(ints, 16))
-    rest = builder.shl(builder.and_(wide, constant(ints, 0x7FFF)), constant(ints, 13))
-    # Multiplying by 2^112 moves the exponent's bias and makes denormals right at once.
-    scaled = builder.fmul(builder.bitcast(rest, floats), constant(floats, 2.0**112))
-    exponent = builder.and_(wide, constant(ints, 0x7C00))
-    is_special = builder.icmp_unsigned("==", exponent, constant(ints, 0x7C00))
-    special = builder.or_(rest, constant(ints, 0x7F800000))
-    magnitude = builder.select(is_special, special, builder.bitcast(scaled, ints))
-    return builder.bitcast(builder.or_(magnitude, sign), floats)
-
-
-def float_to_half(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Vector of f32 as i16 bits of f16, rounded to nearest even."""
-    n = value.type.count
-    if has_half_conversion():
-        half = builder.fptrunc(value, ir.VectorType(_HALF, n))
-        return builder.bitcast(half, ir.VectorType(_I16, n))
-    floats, ints = value.type, ir.VectorType(_I32, n)
-    bits = builder.bitcast(value, ints)
-    sign = builder.and_(bits, constant(ints, 0x80000000))
-    magnitude = builder.xor(bits, sign)
-    odd = builder.and_(builder.lshr(magnitude, constant(ints, 13)), constant(ints, 1))
-    rebiased = builder.add(builder.add(magnitude, constant(ints, 0xC8000FFF)), odd)
-    normal = builder.lshr(rebiased, constant(ints, 13))
-    # Adding 0.5 lets the adder round a denormal: its last place is then 2^-24.
-    shifted = builder.fadd(builder.bitcast(magnitude, floats), constant(floats, 0.5))
-    denormal = builder.sub(builder.bitcast(shifted, ints), constant(ints, 0x3F000000))
-    is_nan = builder.icmp_unsigned(">", magnitude, constant(ints, 0x7F800000))
-    special = builder.select(is_nan, constant(ints, 0x7E00), constant(ints, 0x7C00))
-    is_small = builder.icmp_unsigned("<", magnitude, constant(ints, 0x38800000))
-    is_large = builder.icmp_unsigned(">=", magnitude, constant(ints, 0x477FF000))
-    finite = builder.select(is_small, denormal, normal)
-    half = builder.select(is_large, special, finite)
-    signed = builder.or_(half, builder.lshr(sign, constant(ints, 16)))
-    return builder.trunc(signed, ir.VectorType(_I16, n))
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -310,13 +224,6 @@ store_f16_part = define(_store_part(_I16, 2), types.void, types.int64, F32V, typ
 # --- arithmetic --------------------------------------------------------------------------------
 
 
-def _fma(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    if VARIANT is Variant.GENERIC:
-        # Without the instruction llvm.fma is a call per lane.
-        return b.fadd(b.fmul(a[0], a[1]), a[2])
-    return call_llvm(b, f"llvm.fma.v{a[0].type.count}f32", a[0].type, a)
-
-
 def _clamp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     """a[0] within [a[1], a[2]]; NaN stays NaN."""
     low = b.select(b.fcmp_ordered("<", a[0], a[1]), a[1], a[0])
@@ -373,15 +280,15 @@ def _exp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
         return constant(floats, value)
 
     x = _clamp(b, [a[0], f(-104.0), f(89.0)])
-    magic = f(12582912.0)  # 1.5 * 2^23: adding it rounds to an integer that sits in the low bits
+    magic = f(MAGIC)
     shifted = b.fadd(b.fmul(x, f(1.44269504088896341)), magic)
     n = b.fsub(shifted, magic)
-    r = _fma(b, [n, f(-0.693359375), x])
-    r = _fma(b, [n, f(2.12194440e-4), r])
+    r = multiply_add(b, [n, f(-0.693359375), x])
+    r = multiply_add(b, [n, f(2.12194440e-4), r])
     y = f(1.9875691500e-4)
     for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
-        y = _fma(b, [y, r, f(coefficient)])
-    y = _fma(b, [b.fmul(r, r), y, b.fadd(r, f(1.0))])
+        y = multiply_add(b, [y, r, f(coefficient)])
+    y = multiply_add(b, [b.fmul(r, r), y, b.fadd(r, f(1.0))])
     # 2^n in two factors, so that neither overflows where the product does not.
     whole = b.sub(b.bitcast(shifted, ints), b.bitcast(magic, ints))
     half = b.ashr(whole, constant(ints, 1))
@@ -399,8 +306,10 @@ fadd = define_like_first(2, lambda b, a: b.fadd(*a))
 fsub = define_like_first(2, lambda b, a: b.fsub(*a))
 fmul = define_like_first(2, lambda b, a: b.fmul(*a))
 fdiv = define_like_first(2, lambda b, a: b.fdiv(*a))
-fma = define_like_first(3, _fma)
+fma = define_like_first(3, multiply_add)
 """a * b + c, rounded once where the processor can."""
+round_to_half = define_like_first(1, lambda b, a: half_to_float(b, float_to_half(b, a[0])))
+"""Lanes rounded to what f16 can hold."""
 larger = define_like_first(2, _larger)
 larger_or_nan = define_like_first(2, _larger_or_nan)
 absolute = define_like_first(1, _absolute)
@@ -413,47 +322,6 @@ max_lanes_or_nan: FloatOperation = define(_reduce(_larger_or_nan), types.float32
 
 # --- bytes -------------------------------------------------------------------------------------
 
-_MAGIC = 12582912.0
-"""1.5 * 2^23; a float plus this is rounded to an integer that sits in its low bits."""
-
-
-def dot(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:
-    """Each i32 lane of `total` plus four products of bytes.
-
-    `weights` are signed bytes plus BYTE_BIAS, `x` signed bytes within -127..127.
-    """
-    n = total.type.count
-    if HAS_VNNI:
-        return _dot_vnni(b, total, weights, x)
-    if VARIANT is Variant.AVX2:
-        return b.add(total, _dot_avx2(b, weights, x))
-    ints = ir.VectorType(_I32, 4 * n)
-    products = b.mul(b.sext(weights, ints), b.sext(x, ints))
-    for width in (2 * n, n):
-        even = b.shuffle_vector(products, products, indices(list(range(0, 2 * width, 2))))
-        odd = b.shuffle_vector(products, products, indices(list(range(1, 2 * width, 2))))
-        products = b.add(even, odd)
-    return b.add(total, products)
-
-
-def _dot_vnni(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:
-    name = f"llvm.x86.avx512.vpdpbusd.{32 * total.type.count}"
-    if llvm.llvm_version_info < (22,):
-        # Before LLVM 22 the bytes were passed as i32 lanes.
-        weights, x = b.bitcast(weights, total.type), b.bitcast(x, total.type)
-    return call_llvm(b, name, total.type, [total, weights, x])
-
-
-def _dot_avx2(b: ir.IRBuilder, weights: ir.Value, x: ir.Value) -> ir.Value:
-    # pmaddubsw multiplies unsigned by signed: take |w| and give x the sign of w.
-    bytes32, words = weights.type, ir.VectorType(_I16, 16)
-    negative = b.icmp_signed("<", weights, constant(bytes32, 0))
-    magnitude = b.select(negative, b.neg(weights), weights)
-    signed = call_llvm(b, "llvm.x86.avx2.psign.b", bytes32, [x, weights])
-    pairs = call_llvm(b, "llvm.x86.avx2.pmadd.ub.sw", words, [magnitude, signed])
-    ones = constant(words, 1)
-    return call_llvm(b, "llvm.x86.avx2.pmadd.wd", I32X8.llvm, [pairs, ones])
-
 
 def _nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     """32 bytes from 16: low halves, then high halves."""
@@ -465,13 +333,13 @@ def _nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
 def _store_rounded(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     """Store lanes as signed bytes, rounded to nearest even; lanes must be within -127..127."""
     ints = ir.VectorType(_I32, a[1].type.count)
-    shifted = b.fadd(a[1], constant(a[1].type, _MAGIC))
+    shifted = b.fadd(a[1], constant(a[1].type, MAGIC))
     small = b.trunc(b.bitcast(shifted, ints), ir.VectorType(_I8, ints.count))
     b.store(small, pointer(b, a[0], small.type), align=1)
 
 
 def _round_even(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    magic = constant(a[0].type, _MAGIC)
+    magic = constant(a[0].type, MAGIC)
     return b.fsub(b.fadd(a[0], magic), magic)
 
 
@@ -489,7 +357,7 @@ def _store_nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     floats = ir.VectorType(_FLOAT, 16)
     factor, shift = broadcast(b, scale, 16), broadcast(b, offset, 16)
     for i_half, half in enumerate((low, high)):
-        value = _fma(b, [b.uitofp(half, floats), factor, shift])
+        value = multiply_add(b, [b.uitofp(half, floats), factor, shift])
         b.store(value, pointer(b, at(b, address, 64 * i_half), floats), align=1)
 
 

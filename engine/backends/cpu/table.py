@@ -16,12 +16,12 @@ import numpy as np
 
 from engine.backend.host_buffer import CACHE_LINE, aligned_bytes
 from engine.backends.cpu import layout
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.kernels import elementwise
 from engine.backends.cpu.kernels.catalog import KERNELS
 from engine.backends.cpu.kernels.flash_attn import KEYS, QUERIES
 from engine.backends.cpu.kernels.matmul_float import PANEL_STEPS
 from engine.backends.cpu.rules import QUANTIZED
-from engine.backends.cpu.simd import LANES
 from engine.backends.cpu.tiles import BLOCK, BYTE_COLUMNS, FLOAT_COLUMNS, PANEL_BLOCK_BYTES
 from engine.core.ops import (
     EMPTY_OPS,
@@ -280,7 +280,7 @@ def _flash_attn(writer: _Writer, i_node: int, node: Tensor) -> None:
     q, k, v = node.src[:3]
     work = q.n_elems * k.ne[1]
     dv = -(-v.ne[0] // LANES) * LANES
-    own_floats = 2 * QUERIES + KEYS * (FLOAT_COLUMNS + k.ne[0] + dv) + QUERIES * dv
+    own_floats = KEYS * (FLOAT_COLUMNS + k.ne[0] + dv) + QUERIES * (2 + dv)
     floats = (float(params.scale), float(params.softcap))
     writer.add("flash_attn", i_node, node, floats, work=work, own_bytes=4 * own_floats)
 

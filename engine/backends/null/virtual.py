@@ -19,6 +19,9 @@ KEYS = (
     "offload", "ops", "noops",
 )  # fmt: skip
 
+MAX_DIGITS = 13
+"""Digits of the largest number a key takes; longer ones are typing mistakes."""
+
 _TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACCEL}
 _TYPES["cpu"] = DeviceType.CPU
 _EXAMPLE = "for example GPU0:gpu:8192:preset=cuda"
@@ -42,7 +45,7 @@ def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
         raise _wrong(text, "it needs a name, a type and free MiB")
     if head[1].lower() not in _TYPES:
         raise _wrong(text, f"type is {head[1]}, allowed are {', '.join(_TYPES)}")
-    if not head[2].isdigit() or int(head[2]) > 2**40:
+    if not _is_number(head[2]):
         raise _wrong(text, f"free memory is {head[2]}, which is not a number of MiB")
     keys: dict[str, str] = {}
     for item in filter(None, head[3].split(",") if len(head) > 3 else ()):
@@ -103,9 +106,14 @@ def _with_caps(facts: DeviceFacts, keys: dict[str, str], numbers: dict[str, int]
 
 
 def _number(value: str, key: str, text: str) -> int:
-    if not value.isdigit():
+    if not _is_number(value):
         raise _wrong(text, f"{key} is {value}, which is not a number")
     return int(value)
+
+
+def _is_number(text: str) -> bool:
+    """Whether `text` is a whole number; superscripts are digits too, and no numbers."""
+    return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
 def _wrong(text: str, what: str) -> PlacementError:

@@ -75,7 +75,7 @@ def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
 
 def _attention(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     positions = ctx.input("inp_pos", TensorType.I32, ctx.shape.n_tokens)
-    factors = ctx.optional("rope_freqs")
+    factors = ctx.optional("rope_freqs", il)
     q, k, v = qkv(ctx, x, il)
     q = ctx.named(ops.rope(q, positions, factors, ctx.hparams.rope), "Qcur", il)
     k = ctx.named(ops.rope(k, positions, factors, ctx.hparams.rope), "Kcur", il)

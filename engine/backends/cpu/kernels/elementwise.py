@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import (
     n_rows,
@@ -17,7 +18,6 @@ from engine.backends.cpu.kernels.common import (
 )
 from engine.backends.cpu.layout import DST, SRC0, SRC1
 from engine.backends.cpu.simd import (
-    LANES,
     Vector,
     exp,
     fadd,

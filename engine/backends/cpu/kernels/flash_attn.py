@@ -1,14 +1,16 @@
 """FLASH_ATTN_EXT: attention with an online softmax, so that no row of scores is ever stored.
 
-Queries of one head meet KEYS keys at a time. A run of queries (`_attend_tile`) goes through
-register tiles over an unpacked panel of keys; single ones (`_attend_row`) through dot products.
-Both weigh scores the same way (`_weigh`). Source: FlashAttention, arXiv 2205.14135, algorithm 1.
+Queries of one head meet KEYS keys at a time. Long batches (`_attend_tile`) go through register
+tiles over unpacked keys and sum in f32. Short ones (`_attend_row`) take dot products and, as
+ggml's CPU does there, round queries and running sums to f16, so that results agree to the last bit
+but one. Source: FlashAttention, arXiv 2205.14135, algorithm 1; ggml-cpu/ops.cpp.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import (
     address,
@@ -24,7 +26,6 @@ from engine.backends.cpu.kernels.norm import scale_row
 from engine.backends.cpu.kernels.rows import widen
 from engine.backends.cpu.layout import DST, KIND_F16, SRC0, SRC1, SRC2, SRC3
 from engine.backends.cpu.simd import (
-    LANES,
     Vector,
     exp,
     fadd,
@@ -40,6 +41,7 @@ from engine.backends.cpu.simd import (
     load_f32_part,
     load_f32v,
     max_lanes,
+    round_to_half,
     splat,
     store_f32,
     store_f32_part,
@@ -54,7 +56,8 @@ KEYS = 64
 QUERIES = 32
 """Queries of a head that share an unpacked panel of keys; a multiple of FLOAT_COLUMNS."""
 
-TILE_FROM_QUERIES = 4
+TILE_FROM_QUERIES = 64
+"""From so many queries on ggml sums in f32."""
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
@@ -129,22 +132,79 @@ def _weigh(
 
 
 @helper
-def _add_values(y: int, v: int, v_stride: int, weights: int, n_keys: int, dv: int) -> None:
-    """Add the weighted f16 rows of v to y."""
-    for i in range(0, dv, LANES):
+def _weigh_in_order(scores: int, shrinks: int, state: int, n_keys: int) -> None:
+    """Turn biased scores into weights, each relative to the largest score up to it.
+
+    `shrinks` gets what earlier results are to be multiplied with before a weight is used.
+    """
+    largest = load_f32(state)
+    for j in range(n_keys):
+        score, shrink = load_f32(scores + 4 * j), _ZERO
+        if score > largest:
+            shrink = largest - score
+            largest = score
+        if score != _MINUS_INF:
+            store_f32(scores + 4 * j, score - largest)
+        store_f32(shrinks + 4 * j, shrink)
+    for j in range(n_keys, KEYS):
+        store_f32(shrinks + 4 * j, _ZERO)
+    for j in range(0, KEYS, LANES):
+        store_f32v(scores + 4 * j, exp(load_f32v(scores + 4 * j)))
+        store_f32v(shrinks + 4 * j, exp(load_f32v(shrinks + 4 * j)))
+    total = load_f32(state + 4)
+    for j in range(n_keys):
+        total = total * load_f32(shrinks + 4 * j) + load_f32(scores + 4 * j)
+    store_f32(state, largest)
+    store_f32(state + 4, total)
+
+
+@helper
+def _add_rounded(total: Vector, row: Vector, weight: np.float32, shrink: np.float32) -> Vector:
+    """Give total * shrink + row * weight, rounded to f16 after each step."""
+    if shrink != _ONE:
+        total = round_to_half(fmul(total, splat(shrink)))
+    return round_to_half(fma(row, splat(weight), total))
+
+
+@helper
+def _add_values(
+    y: int, v: int, v_stride: int, weights: int, shrinks: int, n_keys: int, dv: int
+) -> None:
+    """Add the weighted f16 rows of v to y, key by key."""
+    i = 0
+    # Four vectors at a time: each sum waits for its own rounding only.
+    while i + 4 * LANES <= dv:
+        a, b = load_f32v(y + 4 * i), load_f32v(y + 4 * (i + LANES))
+        c, d = load_f32v(y + 4 * (i + 2 * LANES)), load_f32v(y + 4 * (i + 3 * LANES))
+        for j in range(n_keys):
+            weight, shrink = load_f32(weights + 4 * j), load_f32(shrinks + 4 * j)
+            row = v + j * v_stride + 2 * i
+            a = _add_rounded(a, load_f16v(row), weight, shrink)
+            b = _add_rounded(b, load_f16v(row + 2 * LANES), weight, shrink)
+            c = _add_rounded(c, load_f16v(row + 4 * LANES), weight, shrink)
+            d = _add_rounded(d, load_f16v(row + 6 * LANES), weight, shrink)
+        store_f32v(y + 4 * i, a)
+        store_f32v(y + 4 * (i + LANES), b)
+        store_f32v(y + 4 * (i + 2 * LANES), c)
+        store_f32v(y + 4 * (i + 3 * LANES), d)
+        i += 4 * LANES
+    while i < dv:
         count = min(LANES, dv - i)
-        if count == LANES:
-            total = load_f32v(y + 4 * i)
-            for j in range(n_keys):
-                row = load_f16v(v + j * v_stride + 2 * i)
-                total = fma(row, splat(load_f32(weights + 4 * j)), total)
-            store_f32v(y + 4 * i, total)
-        else:
-            total = load_f32_part(y + 4 * i, count)
-            for j in range(n_keys):
-                row = load_f16_part(v + j * v_stride + 2 * i, count)
-                total = fma(row, splat(load_f32(weights + 4 * j)), total)
-            store_f32_part(y + 4 * i, total, count)
+        total = load_f32_part(y + 4 * i, count)
+        for j in range(n_keys):
+            row = load_f16_part(v + j * v_stride + 2 * i, count)
+            weight, shrink = load_f32(weights + 4 * j), load_f32(shrinks + 4 * j)
+            total = _add_rounded(total, row, weight, shrink)
+        store_f32_part(y + 4 * i, total, count)
+        i += LANES
+
+
+@helper
+def _round_query(y: int, q: int, d: int) -> None:
+    """Write q rounded to f16."""
+    for i in range(0, d, LANES):
+        count = min(LANES, d - i)
+        store_f32_part(y + 4 * i, round_to_half(load_f32_part(q + 4 * i, count)), count)
 
 
 @helper
@@ -180,6 +240,8 @@ def _attend_row(
     n_kv, d, dv = ne(p, SRC1, 1), ne(p, SRC1, 0), ne(p, SRC2, 0)
     k_stride, v_stride = nb(p, SRC1, 1), nb(p, SRC2, 1)
     state, scores = scratch, scratch + 64
+    shrinks, query = scores + 4 * KEYS, scores + 8 * KEYS
+    _round_query(query, q, d)
     store_f32(state, _MINUS_INF)
     store_f32(state + 4, _ZERO)
     for i in range(dv):
@@ -191,11 +253,10 @@ def _attend_row(
             if _is_masked(seen, n_keys):
                 continue
         for i in range(n_keys):
-            store_f32(scores + 4 * i, dot_f16(k + (first + i) * k_stride, q, d))
-        shrink = _weigh(scores, state, seen, n_keys, scale, softcap)
-        if shrink != _ONE:
-            scale_row(y, y, dv, shrink)
-        _add_values(y, v + first * v_stride, v_stride, scores, n_keys, dv)
+            store_f32(scores + 4 * i, dot_f16(k + (first + i) * k_stride, query, d))
+        _bias_scores(scores, seen, n_keys, scale, softcap)
+        _weigh_in_order(scores, shrinks, state, n_keys)
+        _add_values(y, v + first * v_stride, v_stride, scores, shrinks, n_keys, dv)
     scale_row(y, y, dv, _inverse(load_f32(state + 4)))
 
 
@@ -315,7 +376,7 @@ def _attend_tile(
 def flash_attn(p: int, ith: int, nth: int) -> int:
     """Give dst [dv, h, t] from q f32 [d, t, h], k, v f16 [d, n_kv, hk], mask f16 [n_kv, t].
 
-    Accumulates in f32. A query whose keys are all masked gives zeros.
+    A query whose keys are all masked gives zeros.
     """
     scale, softcap = param_float(p, 0), param_float(p, 1)
     if softcap != _ZERO:

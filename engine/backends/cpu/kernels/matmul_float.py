@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import nb, ne, own_scratch, param, row_at, share
 from engine.backends.cpu.kernels.matmul_quant import store_tile
 from engine.backends.cpu.layout import DST, KIND_F16, SRC0, SRC1
 from engine.backends.cpu.simd import (
-    LANES,
     fadd,
     fma,
     load_f16,

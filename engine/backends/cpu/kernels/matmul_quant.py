@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import BYTE_BIAS, LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import nb, ne, own_scratch, param, row_at, share
 from engine.backends.cpu.layout import DST, KIND_Q4_0, KIND_Q4_1, SHARED, SRC0, SRC1
 from engine.backends.cpu.simd import (
-    BYTE_BIAS,
-    LANES,
     bias_bytes,
     load_f16,
     load_f32v,

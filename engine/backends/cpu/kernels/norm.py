@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import (
     address,
@@ -19,7 +20,6 @@ from engine.backends.cpu.kernels.common import (
 )
 from engine.backends.cpu.layout import DST, KIND_F16, SRC0, SRC1
 from engine.backends.cpu.simd import (
-    LANES,
     Vector,
     exp,
     fadd,

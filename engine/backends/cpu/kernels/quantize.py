@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import n_rows, ne, row_at, share
 from engine.backends.cpu.layout import SHARED, SRC1
 from engine.backends.cpu.simd import (
-    LANES,
     absolute,
     fadd,
     fmul,

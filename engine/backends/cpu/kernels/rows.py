@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import n_rows, nb, ne, param, row_at, share
 from engine.backends.cpu.layout import (
@@ -18,7 +19,6 @@ from engine.backends.cpu.layout import (
     STATUS_BAD_INDEX,
 )
 from engine.backends.cpu.simd import (
-    LANES,
     fmul,
     load_bytes_as_f32v,
     load_f16,

@@ -41,8 +41,8 @@ static float max8(float8 v)
     return fmax(quarter_max.x, quarter_max.y);
 }
 
-// Finite half floats: weights and caches. The exponent is moved up and the value scaled, which holds
-// for small values too, but not for infinities.
+// Finite half floats: weights and caches. The exponent is moved up and the value scaled, which
+// holds for small values too, but not for infinities.
 #if defined(DEVICE_CPU)
 static float8 finite8_f16(global const char *p)
 {
@@ -62,11 +62,35 @@ static float finite1_f16(global const char *p) { return vload_half(0, (global co
 #endif
 
 // Element access by type, so that one body serves f32 and f16.
-static float load1_f32(global const char *row, long i) { return AT(const float, row, i * 4)[0]; }
-static float load1_f16(global const char *row, long i) { return vload_half(i, (global const half *)row); }
-static float8 load8_f32(global const char *row, long i) { return READ8(global, row + i * 4); }
-static float8 load8_f16(global const char *row, long i) { return vload_half8(0, AT(const half, row, i * 2)); }
-static void store1_f32(float v, global char *row, long i) { AT(float, row, i * 4)[0] = v; }
-static void store1_f16(float v, global char *row, long i) { vstore_half_rte(v, i, (global half *)row); }
-static void store8_f32(float8 v, global char *row, long i) { WRITE8(global, v, row + i * 4); }
-static void store8_f16(float8 v, global char *row, long i) { vstore_half8_rte(v, 0, AT(half, row, i * 2)); }
+static float load1_f32(global const char *row, long i)
+{
+    return AT(const float, row, i * 4)[0];
+}
+static float load1_f16(global const char *row, long i)
+{
+    return vload_half(i, (global const half *)row);
+}
+static float8 load8_f32(global const char *row, long i)
+{
+    return READ8(global, row + i * 4);
+}
+static float8 load8_f16(global const char *row, long i)
+{
+    return vload_half8(0, AT(const half, row, i * 2));
+}
+static void store1_f32(float v, global char *row, long i)
+{
+    AT(float, row, i * 4)[0] = v;
+}
+static void store1_f16(float v, global char *row, long i)
+{
+    vstore_half_rte(v, i, (global half *)row);
+}
+static void store8_f32(float8 v, global char *row, long i)
+{
+    WRITE8(global, v, row + i * 4);
+}
+static void store8_f16(float8 v, global char *row, long i)
+{
+    vstore_half8_rte(v, 0, AT(half, row, i * 2));
+}

@@ -1,7 +1,8 @@
 // FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums.
 //
-// Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a time are unpacked once for all
-// queries of the item. A group of rows that the mask hides from a query is skipped for it.
+// Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a
+// time are unpacked once for all queries of the item. A group of rows that the mask hides from a
+// query is skipped for it.
 // Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
 
 #define MAX_HEAD 256
@@ -108,7 +109,8 @@ kernel void flash_attn(
     float top[QUERIES], sum[QUERIES];
     for (int j = 0; j < count; j++) {
         global const char *query = q + (first_query + j) * q_nb1;
-        for (int i = 0; i < dk; i += 8) WRITE8(private, load8_f32(query, i) * scale, queries + j * dk + i);
+        for (int i = 0; i < dk; i += 8)
+            WRITE8(private, load8_f32(query, i) * scale, queries + j * dk + i);
         for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + j * dv + i);
         top[j] = -INFINITY;
         sum[j] = 0;
@@ -140,6 +142,7 @@ kernel void flash_attn(
     for (int j = 0; j < count; j++) {
         const float factor = sum[j] == 0.0f ? 0.0f : 1.0f / sum[j];
         global char *row = d + (first_query + j) * d_nb2;
-        for (int i = 0; i < dv; i += 8) store8_f32(READ8(private, out + j * dv + i) * factor, row, i);
+        for (int i = 0; i < dv; i += 8)
+            store8_f32(READ8(private, out + j * dv + i) * factor, row, i);
     }
 }

@@ -2,7 +2,8 @@
 
 kernel void get_rows(
     global const char *t_buf, ulong t_off, global const char *ids_buf, ulong ids_off,
-    global char *d_buf, ulong d_off, int ne0, int n_table_rows, int ids_ne0, int ids_ne1, int n_rows,
+    global char *d_buf, ulong d_off,
+    int ne0, int n_table_rows, int ids_ne0, int ids_ne1, int n_rows,
     ulong t_nb1, ulong t_nb2, ulong t_nb3, ulong ids_nb0, ulong ids_nb1, ulong ids_nb2,
     ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {

@@ -7,7 +7,8 @@
 
 #define MATRICES \
     global const char *w_buf, ulong w_off, global const char *x_buf, ulong x_off, \
-    global char *d_buf, ulong d_off, int k, int n_rows, int n_columns, int ne2, int ratio2, int ratio3, \
+    global char *d_buf, ulong d_off, \
+    int k, int n_rows, int n_columns, int ne2, int ratio2, int ratio3, \
     ulong w_nb1, ulong w_nb2, ulong w_nb3, ulong x_nb1, ulong x_nb2, ulong x_nb3, \
     ulong d_nb1, ulong d_nb2, ulong d_nb3
 
@@ -85,7 +86,8 @@ static void unpack_rows(
     for (int r = 0; r < TILE_ROWS; r++) {
         global const char *row = w + min(row0 + r, n_rows - 1) * w_nb1;
         int i = 0;
-        for (; i + 8 <= part_k; i += 8) WRITE8(private, weight8(row, k0 + i), rows + r * TILE_K + i);
+        for (; i + 8 <= part_k; i += 8)
+            WRITE8(private, weight8(row, k0 + i), rows + r * TILE_K + i);
         for (; i < part_k; i++) rows[r * TILE_K + i] = weight1(row, k0 + i);
     }
 }

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from app.theme.colours import DARK, LIGHT
-from app.theme.text import MINUS
+from app.theme.text import MINUS, bytes_text
 from app.views.graph.block import block_of
 from app.views.graph.columns import shape_of
-from app.views.graph.gutter import EN_DASH, gutter_of
+from app.views.graph.gutter import gutter_of
 from app.views.graph.layout import Viewport, layout_of
 from app.views.graph.placed import changed, placed
 from app.views.graph.scene import make_scene
+from app.views.graph.words import EN_DASH
 from tests.app.models.paper_run import plans, small_plans
 
 pytestmark = pytest.mark.usefixtures("qapp")
@@ -34,10 +35,10 @@ def test_alike_layers_say_once_what_they_share():
 
     alike, last = gutter.entries
     assert said(alike) == [
-        "layers 1–28",
+        f"layers 1{EN_DASH}28",
         "are alike",
         "11 splits each",
-        "3.24–3.25 MiB",
+        f"3.24{EN_DASH}{bytes_text(3_406_336)}",
         "copied each",
     ]
     assert said(last) == ["no copies"]
@@ -91,3 +92,10 @@ def test_a_difference_shows_no_device_colours():
 
 def test_the_input_says_why_it_stays():
     assert scene(plans().prompt).note == "token_embd stays on the CPU: GET_ROWS is never offloaded"
+
+
+def test_a_change_under_a_mib_is_said_in_kib():
+    gutter = gutter_of(scene(plans(8).token, was=plans().token))
+
+    assert gutter.heads == ("moved", "splits", "KiB")
+    assert any(words.text not in ("0", "") for e in gutter.entries for words in e.figures[2:])

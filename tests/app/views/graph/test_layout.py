@@ -41,9 +41,7 @@ def test_detail_follows_the_row_height(row_px, detail):
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @pytest.mark.parametrize("open_row", [-1, 1, 30])
 def test_everything_fits_at_zoom_one(size, open_row):
-    layout = layout_of(
-        shape(), Viewport(*size, open_row=open_row), block() if open_row > 0 else None
-    )
+    layout = laid_out(size, open_row)
 
     rects = layout.rects
     assert (rects[:, 0] >= LEFT_PX).all()
@@ -54,9 +52,7 @@ def test_everything_fits_at_zoom_one(size, open_row):
 
 @pytest.mark.parametrize("open_row", [-1, 1])
 def test_no_two_cells_overlap(open_row):
-    layout = layout_of(
-        shape(), Viewport(*SMALL, open_row=open_row), block() if open_row > 0 else None
-    )
+    layout = laid_out(SMALL, open_row)
 
     x0, y0 = layout.rects[:, 0] + 0.01, layout.rects[:, 1] + 0.01
     x1, y1 = x0 + layout.rects[:, 2] - 0.02, y0 + layout.rects[:, 3] - 0.02

@@ -209,6 +209,14 @@ def test_the_tooltip_tells_the_node_under_the_pointer(planned):
     assert planned.canvas.tip_text(item).startswith("cache_k_l0 (view)  #12\nSET_ROWS")
 
 
+def test_beside_the_cells_the_tooltip_tells_the_row(planned):
+    y = planned.canvas.layout_now.row_y[11] + 2
+
+    item = planned.canvas.item_at(QPointF(640, y))
+
+    assert planned.canvas.tip_text(item).startswith("layer 10: 11 splits begin here")
+
+
 def test_a_screen_reader_hears_the_selected_node(planned):
     assert planned.canvas.accessibleDescription().startswith("cache_k_l0 (view)  #12, SET_ROWS")
 

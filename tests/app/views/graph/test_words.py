@@ -1,9 +1,17 @@
 import pytest
 
-from app.theme.text import MINUS
+from app.theme.text import MINUS, bytes_text
 from app.views.graph.columns import shape_of
 from app.views.graph.placed import changed, placed
-from app.views.graph.words import cell_tip, fact_text, nodes_text, row_text, size_text
+from app.views.graph.words import (
+    EN_DASH,
+    cell_tip,
+    fact_text,
+    nodes_text,
+    row_text,
+    size_range,
+    size_text,
+)
 from tests.app.models.paper_run import plans
 
 
@@ -48,7 +56,7 @@ def test_a_cell_says_what_it_is_and_why_it_is_there():
     assert lines[0] == "cache_k_l0 (view)  #12"
     assert lines[1].startswith("SET_ROWS · f16 [192, 512] · 192")
     assert lines[2] == "CPU · 1.dst · split 6"
-    assert lines[3] == "768\u202fKiB copied in before it"
+    assert lines[3] == f"{bytes_text(768 * 1024)} copied in before it"
 
 
 def test_a_moved_cell_says_where_it_was():
@@ -59,7 +67,7 @@ def test_a_moved_cell_says_where_it_was():
     tip = cell_tip(shape, now, changed(plans().prompt, now, shape), shape.cell_of_node(3))
 
     assert "was on OpenCL0" in tip
-    assert "gone before it: a cut, 204\u202fKiB copied" in tip
+    assert f"gone before it: a cut, {bytes_text(204 * 1024)} copied" in tip
 
 
 def test_a_row_says_its_splits_and_bytes():
@@ -67,5 +75,11 @@ def test_a_row_says_its_splits_and_bytes():
     shape = shape_of(plan, 30)
 
     assert row_text(shape, placed(plan, shape), 3) == (
-        "layer 2: 11 splits begin here, 3.24\u202fMiB copied"
+        f"layer 2: 11 splits begin here, {bytes_text(3_396_096)} copied"
     )
+
+
+def test_a_range_has_its_unit_once():
+    assert size_range(2**21, 2**21) == bytes_text(2**21)
+    assert size_range(2**21, 2**22) == f"2.00{EN_DASH}{bytes_text(2**22)}"
+    assert size_range(2**10, 2**22).split(EN_DASH)[0] == bytes_text(2**10)

@@ -1,0 +1,285 @@
+"""LaneCanvas: the lanes of the shown time. Selecting, panning and zooming by mouse."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QPainter, QPen
+
+from app.theme.text import duration_text, plural
+from app.views.canvas import Canvas
+from app.views.timeline.keys import command_of
+from app.views.timeline.lane_paint import (
+    paint_copy_label,
+    paint_flow,
+    paint_marks,
+    paint_outline,
+    paint_slices,
+    paint_waits,
+)
+from app.views.timeline.lanes import lane_at, lanes_height
+from app.views.timeline.navigation import row_at
+from app.views.timeline.scale import TimeView, ticks
+from app.views.timeline.slices import Slices, pixel_slices
+from app.views.timeline.store import LaneKey, LaneKind
+from engine.trace.records import SpanKind
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
+    from PySide6.QtWidgets import QWidget
+
+    from app.views.timeline.scene import Scene
+
+DRAG_PX = 4
+ZOOM_STEP = 1.25
+MAX_OUTLINES = 400
+"""More occurrences than this in view are too near one another to be told apart."""
+
+_WHEEL_UNITS = 120
+
+
+class Hit(NamedTuple):
+    """What is under the pointer: a rectangle of a lane."""
+
+    lane: int
+    x0: float
+    x1: float
+    row: int
+    n_merged: int
+    busy_ns: float
+
+
+class LaneCanvas(Canvas):
+    """Draws a `Scene`; says what a person wants in signals."""
+
+    row_chosen = Signal(object)
+    nothing_chosen = Signal()
+    range_dragged = Signal(object)
+    """Carries a TimeView."""
+    panned = Signal(object)
+    """Carries ns."""
+    zoomed = Signal(object, object)
+    """Carries a factor and the moment that stays."""
+    commanded = Signal(object)
+
+    def __init__(self, scene: Scene, parent: QWidget | None = None) -> None:
+        super().__init__(scene.theme, parent)
+        self._scene = scene
+        self._drawn: list[Slices] = []
+        self._pressed: QPointF | None = None
+        self._dragged = False
+        self.paint_s = 0.0
+        """What the last background took."""
+        self.setAccessibleName("Timeline")
+
+    # What Canvas asks.
+
+    def background_key(self) -> Hashable:  # noqa: D102 - Canvas asks
+        scene = self._scene
+        return (scene.view, scene.version, scene.store.version, scene.lanes)
+
+    def paint_background(self, painter: QPainter) -> None:  # noqa: D102 - Canvas asks
+        begun = time.perf_counter()
+        scene, width = self._scene, float(self.width())
+        self._paint_grid(painter, width)
+        self._drawn = [self._slices(lane.key) for lane in scene.lanes]
+        for lane, slices in zip(scene.lanes, self._drawn, strict=True):
+            paint_slices(painter, scene, lane, slices)
+            if lane.key.kind is LaneKind.SPLITS:
+                waits = self._slices(LaneKey(LaneKind.WAITS, lane.key.backend_id))
+                paint_waits(painter, scene, lane, waits)
+        paint_marks(painter, scene, width, lanes_height(scene.lanes))
+        self.paint_s = time.perf_counter() - begun
+
+    def paint_overlay(self, painter: QPainter) -> None:  # noqa: D102 - Canvas asks
+        self._paint_range(painter)
+        self._paint_hover(painter)
+        self._paint_selection(painter)
+
+    def item_at(self, point: QPointF) -> Hashable | None:  # noqa: D102 - Canvas asks
+        lane_id = lane_at(self._scene.lanes, point.y())
+        if lane_id < 0 or lane_id >= len(self._drawn):
+            return None
+        slices = self._drawn[lane_id]
+        i = slices.at(point.x())
+        if i < 0:
+            return None
+        return Hit(
+            lane_id, float(slices.x0[i]), float(slices.x1[i]), int(slices.row[i]),
+            int(slices.n_merged[i]), float(slices.busy_ns[i]),
+        )  # fmt: skip
+
+    def tip_text(self, item: Hashable) -> str:  # noqa: D102 - Canvas asks
+        if not isinstance(item, Hit):
+            return ""
+        if item.n_merged > 1:
+            return f"{plural(item.n_merged, 'slice')} merged, {duration_text(item.busy_ns)}"
+        return self._scene.tip(item.row)
+
+    def row_rect(self, row: int) -> QRectF | None:
+        """Where a span is drawn; None for one without a lane."""
+        span = self._scene.store.spans[row]
+        key = LaneKey(LaneKind(int(span["kind"])), int(span["lane"]))
+        lane = next((lane for lane in self._scene.lanes if lane.key == key), None)
+        if lane is None:
+            return None
+        view, width = self._scene.view, float(self.width())
+        x0 = round(view.x_of(float(span["start_ns"]), width))
+        x1 = max(round(view.x_of(float(span["end_ns"]), width)), x0 + 1)
+        left, right = max(x0, -4), min(x1, width + 4)
+        return QRectF(left, lane.y, max(right - left, 1.0), lane.height)
+
+    # What a person does.
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:  # noqa: D102 - Qt calls it
+        buttons = (Qt.MouseButton.LeftButton, Qt.MouseButton.MiddleButton)
+        if event.button() in buttons:
+            self._pressed, self._dragged = event.position(), False
+        super().mousePressEvent(event)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:  # noqa: D102 - Qt calls it
+        if self._pressed is None or event.buttons() == Qt.MouseButton.NoButton:
+            super().mouseMoveEvent(event)
+            return
+        moved = event.position().x() - self._pressed.x()
+        if abs(moved) < DRAG_PX and not self._dragged:
+            return
+        self._dragged = True
+        shifted = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+        if shifted or event.buttons() & Qt.MouseButton.MiddleButton:
+            self.panned.emit(-moved / self.width() * self._scene.view.span)
+            self._pressed = event.position()
+        else:
+            self.range_dragged.emit(self._range(self._pressed.x(), event.position().x()))
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:  # noqa: D102 - Qt calls it
+        clicked = self._pressed is not None and not self._dragged
+        if clicked and event.button() == Qt.MouseButton.LeftButton:
+            self.click(event.position())
+        self._pressed = None
+        super().mouseReleaseEvent(event)
+
+    def click(self, point: QPointF) -> None:
+        """Choose what is under a point; of merged slices the one at that moment."""
+        hit = self.item_at(point)
+        if not isinstance(hit, Hit):
+            self.nothing_chosen.emit()
+            return
+        row = hit.row
+        if hit.n_merged > 1:
+            lane = self._scene.store.lanes[self._scene.lanes[hit.lane].key]
+            t_ns = self._scene.view.t_of(point.x(), self.width())
+            row = row_at(self._scene.store.spans, lane, t_ns)
+        self.row_chosen.emit(row)
+
+    def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: D102 - Qt calls it
+        steps = event.angleDelta().y() / _WHEEL_UNITS
+        sideways = event.angleDelta().x() / _WHEEL_UNITS
+        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            at = self._scene.view.t_of(event.position().x(), self.width())
+            self.zoomed.emit(ZOOM_STEP**steps, at)
+        elif sideways or event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
+            self.panned.emit(-(sideways or steps) * 0.1 * self._scene.view.span)
+        else:
+            event.ignore()
+            return
+        event.accept()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:  # noqa: D102 - Qt calls it
+        command = command_of(event.key(), event.modifiers())
+        if command is None:
+            super().keyPressEvent(event)
+        else:
+            self.commanded.emit(command)
+
+    # How it is drawn.
+
+    def _slices(self, key: LaneKey) -> Slices:
+        view, width = self._scene.view, max(self.width(), 1)
+        lane = self._scene.store.lanes.get(key)
+        if lane is None:
+            none = np.zeros(0)
+            rows = np.zeros(0, np.int64)
+            return Slices(none, none, rows, rows, none)
+        return pixel_slices(lane.visible(view.t0, view.t1, width), view.span / width)
+
+    def _paint_grid(self, painter: QPainter, width: float) -> None:
+        scene = self._scene
+        painter.setPen(QPen(scene.theme.palette.line, 1))
+        bottom = lanes_height(scene.lanes)
+        for tick in ticks(scene.view, width, scene.origin_ns):
+            x = round(scene.view.x_of(tick.t_ns, width)) + 0.5
+            painter.drawLine(QPointF(x, 0), QPointF(x, bottom))
+
+    def _paint_hover(self, painter: QPainter) -> None:
+        hit = self.hovered
+        if not isinstance(hit, Hit) or hit.lane >= len(self._scene.lanes):
+            return
+        lane = self._scene.lanes[hit.lane]
+        edge = self._scene.theme.palette.copy_mark
+        if lane.key.kind is LaneKind.SPLITS:
+            edge = self._scene.looks[lane.key.backend_id].colours.edge
+        painter.setPen(QPen(edge, 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        rect = QRectF(hit.x0, lane.y, hit.x1 - hit.x0, lane.height)
+        painter.drawRect(rect.adjusted(1, 1, -1, -1) if rect.width() > 4 else rect)
+
+    def _paint_selection(self, painter: QPainter) -> None:
+        scene = self._scene
+        ink = scene.theme.palette.ink
+        selected, flow = self._in_view(scene.selected_rows), self._in_view(scene.flow_rows)
+        for row in (*flow, *selected):
+            rect = self.row_rect(row)
+            if rect is not None:
+                paint_outline(painter, ink, rect)
+        for row in (*flow, *selected):
+            self._paint_arrow(painter, row, {*flow, *selected})
+        copies = [r for r in (*selected, *flow) if scene.store.spans[r]["kind"] == SpanKind.COPY]
+        if len(copies) == 1:
+            rect = self.row_rect(copies[0])
+            if rect is not None:
+                paint_copy_label(painter, scene, copies[0], rect, self.width())
+
+    def _paint_arrow(self, painter: QPainter, row: int, shown: set[int]) -> None:
+        """The flow from a copy to its split, where both are in view and selected."""
+        spans = self._scene.store.spans
+        plan = self._scene.plan(row)
+        if spans[row]["kind"] != SpanKind.COPY or plan is None:
+            return
+        split_id = int(plan.copies[int(spans[row]["index"])]["split"])
+        for other in shown:
+            span = spans[other]
+            same = span["kind"] == SpanKind.SPLIT and span["index"] == split_id
+            if same and span["step"] == spans[row]["step"]:
+                copy, split = self.row_rect(row), self.row_rect(other)
+                if copy is not None and split is not None:
+                    paint_flow(painter, self._scene.theme.palette.ink, copy, split)
+
+    def _in_view(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[int]:
+        view, spans = self._scene.view, self._scene.store.spans[rows]
+        shown = rows[(spans["end_ns"] >= view.t0) & (spans["start_ns"] <= view.t1)]
+        return [int(row) for row in shown[:MAX_OUTLINES]]
+
+    def _paint_range(self, painter: QPainter) -> None:
+        scene = self._scene
+        if scene.range is None:
+            return
+        width, palette = float(self.width()), scene.theme.palette
+        x0, x1 = (scene.view.x_of(t, width) for t in (scene.range.t0, scene.range.t1))
+        area = QRectF(x0, 0, x1 - x0, lanes_height(scene.lanes))
+        veil = QColor(palette.ink)
+        veil.setAlphaF(0.08)
+        painter.fillRect(area, veil)
+        painter.setPen(QPen(palette.ink, 1))
+        for x in (round(x0) + 0.5, round(x1) + 0.5):
+            painter.drawLine(QPointF(x, 0), QPointF(x, area.bottom()))
+
+    def _range(self, x0: float, x1: float) -> TimeView:
+        view, width = self._scene.view, self.width()
+        low, high = sorted((view.t_of(x0, width), view.t_of(x1, width)))
+        return TimeView(low, max(high, low + 1))

@@ -1,0 +1,84 @@
+"""Commands come from one table; what cannot be used says why."""
+
+import pytest
+from PySide6.QtCore import QObject
+
+from app.commands.actions import ActionSet, tooltip
+from app.commands.keys import key_sheet
+from app.commands.spec import ActionSpec, Need
+from app.commands.table import ACTIONS, MENUS, PANES, RECENT, THEME, THEME_MENU
+from app.theme.theme import Theme, ThemeChoice
+
+RUN = ActionSpec("run", "Run", "Run the prompt", ("F5",), Need.MODEL | Need.IDLE)
+STOP = ActionSpec("stop", "Stop", "Stop it", needs=Need.BUSY)
+
+
+class Handlers(QObject):
+    def __init__(self) -> None:
+        super().__init__()
+        self.called: list[str] = []
+
+    def run(self) -> None:
+        self.called.append("run")
+
+    def stop(self) -> None:
+        self.called.append("stop")
+
+
+@pytest.fixture
+def owner(qapp):
+    owner = Handlers()
+    owner.theme = Theme(ThemeChoice.LIGHT, owner)
+    yield owner
+    owner.deleteLater()
+
+
+def make(owner, specs=(RUN, STOP)) -> ActionSet:
+    return ActionSet(specs, {"run": owner.run, "stop": owner.stop}, owner.theme, owner)
+
+
+def test_a_command_calls_its_handler(owner):
+    actions = make(owner)
+    actions.set_facts(Need.MODEL | Need.IDLE)
+
+    actions["run"].trigger()
+
+    assert owner.called == ["run"]
+
+
+def test_what_is_missing_disables_a_command_and_stands_in_its_tooltip(owner):
+    actions = make(owner)
+
+    actions.set_facts(Need.IDLE)
+
+    assert not actions["run"].isEnabled()
+    assert actions["run"].toolTip() == "Run the prompt (F5): open a model first"
+
+
+def test_a_usable_commands_tooltip_has_its_key():
+    assert tooltip(RUN) == "Run the prompt (F5)"
+    assert tooltip(STOP) == "Stop it"
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [(RUN,), (RUN, RUN, STOP), (RUN, ActionSpec("stop", "Stop", "", ("F5",)))],
+    ids=["handler without command", "same id", "same key"],
+)
+def test_a_table_that_contradicts_itself_is_refused(owner, specs):
+    with pytest.raises(ValueError, match=r"two commands|differ"):
+        make(owner, specs)
+
+
+def test_every_command_stands_in_a_menu():
+    listed = {i for _, ids in MENUS for i in ids} | set(THEME_MENU)
+
+    assert {spec.id for spec in ACTIONS} == listed - {"", RECENT, PANES, THEME}
+
+
+def test_the_key_sheet_has_every_command_and_every_key():
+    sheet = key_sheet(ACTIONS, MENUS)
+
+    assert all(spec.text.rstrip("…") in sheet for spec in ACTIONS)
+    assert "Ctrl+O" in sheet
+    assert "Shift+F5 or Esc" in sheet

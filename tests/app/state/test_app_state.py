@@ -1,0 +1,61 @@
+"""One setter, one signal; the shown plan follows the batch, and the newest of plan and run."""
+
+import pytest
+
+from app.state.app_state import AppState, RunInfo, Selection
+from engine.core.plan import Batch
+from engine.core.summary import RunSummary, StopReason
+from tests.app.models import paper_run
+
+
+def summary(plans) -> RunSummary:
+    return RunSummary(
+        "hello", (1, 2), (3,), "x", StopReason.LENGTH, 10.0, 20.0, 5, (4,),
+        plans.prompt.plan_id, plans.token.plan_id, (), (),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def state(qapp):
+    state = AppState()
+    yield state
+    state.deleteLater()
+
+
+def test_the_batch_switch_changes_the_shown_plan(state):
+    plans = paper_run.plans()
+    state.set_plans(plans)
+
+    state.set_batch(Batch.TOKEN)
+
+    assert state.shown_plan is plans.token
+
+
+def test_after_a_run_its_plans_are_shown_until_options_change(state):
+    plans, ran = paper_run.plans(), paper_run.plans(op_offload=False)
+    state.set_plans(plans)
+    state.add_met_plan(ran.prompt)
+    state.add_met_plan(ran.token)
+    state.set_run(RunInfo(summary=summary(ran)))
+
+    state.set_batch(Batch.TOKEN)
+    assert state.shown_plan is ran.token
+
+    state.set_plans(plans)
+    state.set_batch(Batch.PROMPT)
+    assert state.shown_plan is plans.prompt
+
+
+def test_selecting_a_node_selects_its_split(state):
+    plans = paper_run.plans()
+    state.set_plans(plans)
+
+    state.select_node(12)
+
+    assert state.selection.split_id == int(plans.prompt.split[12])
+    assert state.selected_node_id() == 12
+
+
+def test_selecting_the_same_again_says_nothing(state, qtbot):
+    with qtbot.assertNotEmitted(state.selection_changed):
+        state.select(Selection())

@@ -1,0 +1,71 @@
+"""What is remembered comes back; what cannot be read is dropped with a warning."""
+
+import logging
+
+import pytest
+from PySide6.QtCore import QByteArray
+
+from app.state.settings import DEFAULT_N_PREDICT, MAX_RECENT, RecentFile, Settings
+from app.theme.theme import ThemeChoice
+
+
+def recent(name: str) -> RecentFile:
+    return RecentFile(f"/models/{name}", name, "llama · Q4_1", 100, "2026-11-24T12:41+00:00")
+
+
+def test_values_come_back_after_a_restart(tmp_path):
+    file = tmp_path / "settings.ini"
+    first = Settings(file)
+    first.theme = ThemeChoice.DARK
+    first.n_predict = 7
+    first.layout = QByteArray(b"panes")
+    first.add_recent(recent("a.gguf"))
+    first.save()
+
+    second = Settings(file)
+
+    assert second.theme is ThemeChoice.DARK
+    assert second.n_predict == 7
+    assert second.layout == QByteArray(b"panes")
+    assert second.recent == (recent("a.gguf"),)
+
+
+def test_a_new_start_has_defaults(settings):
+    assert settings.theme is ThemeChoice.SYSTEM
+    assert settings.n_predict == DEFAULT_N_PREDICT
+    assert settings.geometry is None
+    assert settings.recent == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    ["theme=purple", "n_predict=-4", "n_predict=many", "recent=nonsense", 'recent="[3]"'],
+)
+def test_a_bad_value_is_dropped_with_a_warning(tmp_path, caplog, lines):
+    file = tmp_path / "settings.ini"
+    file.write_text(f"[General]\n{lines}\n")
+
+    with caplog.at_level(logging.WARNING):
+        settings = Settings(file)
+        values = (settings.theme, settings.n_predict, settings.recent)
+
+    assert values == (ThemeChoice.SYSTEM, DEFAULT_N_PREDICT, ())
+    assert lines.partition("=")[0] in caplog.text
+
+
+def test_a_layout_of_another_version_is_not_used(tmp_path):
+    settings = Settings(tmp_path / "settings.ini")
+    settings.layout = QByteArray(b"panes")
+    settings._values.setValue("window/layout_version", 0)
+
+    assert settings.layout is None
+
+
+def test_the_newest_file_comes_first_and_the_list_ends(settings):
+    for i in range(MAX_RECENT + 2):
+        settings.add_recent(recent(f"{i}.gguf"))
+    settings.add_recent(recent("5.gguf"))
+
+    names = [file.name for file in settings.recent]
+    assert names[:2] == ["5.gguf", f"{MAX_RECENT + 1}.gguf"]
+    assert len(names) == MAX_RECENT == len(set(names))
