@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -89,9 +88,7 @@ class HeadlessDemo(QObject):
             return
         print_headline(plans)
         print_splits(plans.prompt)
-        print()
         print_memory(plans)
-        print(flush=True)
         self._app.window.actions_["run"].trigger()
 
     def _export(self) -> None:
@@ -99,7 +96,6 @@ class HeadlessDemo(QObject):
         if run.summary is None:
             self._give_up("The demo prompt was not run.")
             return
-        print(f"\n{run.text.strip()}\n", flush=True)
         path = self._out / TRACE_NAME
         self._app.controller.running.export(path, TraceFormat.PERFETTO)
         self._timer.start()
@@ -122,12 +118,12 @@ class HeadlessDemo(QObject):
         self._app.qt.quit()
 
     def _heard(self, message: Message) -> None:
-        print(message.text, file=sys.stderr, flush=True)
+        pass
 
     def _tell(self, progress: Progress | None) -> None:
         label = "" if progress is None else progress.label.rsplit(" ", 1)[0]
         if progress is not None and label != self._label:
-            print(f"{progress.label} …", file=sys.stderr, flush=True)
+            pass
         self._label = label
 
     def _too_long(self) -> None:
@@ -145,14 +141,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = parser.parse_args(argv).out
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        print(f"The folder cannot be made: {error.strerror}. {out}", file=sys.stderr)
+    except OSError:
         return 1
     app = create_app(exec_app=False)
     app.window.resize(*SIZE)
     demo = HeadlessDemo(app, out)
     demo.start()
     app.exec()
-    for words in demo.outcome.words:
-        print(words, flush=True)
+    for _words in demo.outcome.words:
+        pass
     return demo.outcome.exit_code

@@ -54,6 +54,7 @@ class App:
         """Close the window and end the engine; waits up to two seconds."""
         self.window.close()
         self.bridge.close()
+        self.controller.planning.dispose()
         for part in (self.window, self.controller, self.bridge, self.state, self.theme):
             part.deleteLater()
 

@@ -30,7 +30,6 @@ from checkout import (
 )
 
 OUT = "demo-out"
-BENCH_PROMPT = "The capital of France is"
 MADE_HERE = [
     *(".venv", "build", "dist", OUT, "splitscope.egg-info"),
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
@@ -141,12 +140,19 @@ def command_check() -> int:
 
 
 def command_bench() -> int:
-    """Measure this machine on the demo model."""
+    """Run every benchmark of tests/bench, one after the other; each prints its own figures."""
     with one_at_a_time():
         environment = install([])
+        prepare_qt(environment)
         prepare_opencl(environment)
     fetch_demo(environment)
-    return run_python(["-m", "engine", "run", "demo", "-p", BENCH_PROMPT, "-n", "64"], environment)
+    hidden = dict(environment, QT_QPA_PLATFORM="offscreen")
+    failed = []
+    for script in sorted((ROOT / "tests" / "bench").glob("bench_*.py")):
+        say(script.stem)
+        if run_python([str(script)], hidden):
+            failed.append(script.stem)
+    return summary(failed)
 
 
 def command_test_models() -> int:

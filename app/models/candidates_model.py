@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelIndex, Qt
 
 from engine.core.explain import Test
-from engine.core.why_text import answer_mark, tests_shown
+from engine.core.why_text import answer_mark, shown_tests
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QObject
@@ -44,7 +44,7 @@ class CandidatesModel(QAbstractTableModel):
         """Show another explanation."""
         self.beginResetModel()
         self.explanation = explanation
-        self._tests = () if explanation is None else tests_shown(explanation)
+        self._tests = () if explanation is None else shown_tests(explanation)
         self.endResetModel()
 
     def break_titles(self, breaks: bool) -> None:

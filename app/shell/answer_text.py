@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.theme.text import GIB, bytes_text, count, duration_text, mib, plural, rate_text
+from app.theme.text import GIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
 from engine.core.devices import DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
@@ -62,8 +62,8 @@ def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
         over = needs[device.name] - device.memory_free
         if over > 0:
             return (
-                f"**Does not fit:** {device.name} needs {mib(needs[device.name])} MiB and has "
-                f"{mib(device.memory_free)}, over by {mib(over)} MiB."
+                f"**Does not fit:** {device.name} needs {mib(needs[device.name])}{SPACE}MiB and has "
+                f"{mib(device.memory_free)}, over by {mib(over)}{SPACE}MiB."
             )
     asked = [d for d in known if d.type is not DeviceType.CPU] or known
     if not asked:
@@ -71,7 +71,7 @@ def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
     tightest = min(asked, key=lambda d: d.memory_free - needs[d.name])
     spare = tightest.memory_free - needs[tightest.name]
     where = f" on {tightest.name}" if len(asked) > 1 else ""
-    words = bytes_text(spare) if spare >= GIB else f"{mib(spare)} MiB"
+    words = bytes_text(spare) if spare >= GIB else f"{mib(spare)}{SPACE}MiB"
     return f"It fits, {words} to spare{where}."
 
 
@@ -104,7 +104,7 @@ def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans | None
         clauses.append(f"Stopped after {plural(len(summary.tokens), 'token')}.")
     shares = {} if spans is None else prompt_shares(spans)
     if shares and plan is not None:
-        clauses.append(_shares_clause(shares, plan))
+        clauses += _shares_clauses(shares, plan)
     return tuple(clauses)
 
 
@@ -146,17 +146,18 @@ def _tenths(amounts: dict[int, int]) -> dict[int, int]:
     return shares
 
 
-def _shares_clause(shares: dict[int, int], plan: PlanTable) -> str:
+def _shares_clauses(shares: dict[int, int], plan: PlanTable) -> list[str]:
+    """The largest share as a sentence, each other as a clause that goes on with it."""
     largest_first = sorted((k for k in shares if shares[k]), key=lambda key: -shares[key])
-    parts = []
+    clauses = []
     for place, key in enumerate(largest_first):
-        figure = f"{shares[key] / 10:.1f} %"
+        figure = f"{shares[key] / 10:.1f}{SPACE}%"
         if place == 0:
             verb = " computing" if key >= 0 else ""
-            parts.append(f"**{figure}** is {_share_name(key, plan)}{verb}")
+            clauses.append(f"Of the prompt, **{figure}** is {_share_name(key, plan)}{verb}.")
         else:
-            parts.append(f"{figure} {_share_name(key, plan)}")
-    return f"Of the prompt, {', '.join(parts)}."
+            clauses.append(f", {figure} {_share_name(key, plan)}.")
+    return clauses
 
 
 def _share_name(key: int, plan: PlanTable) -> str:

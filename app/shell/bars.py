@@ -8,7 +8,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAccessible, QAccessibleEvent, QGuiApplication
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.shell.change_text import change_facts
+from app.shell.change_text import change_facts, token_facts
 from app.shell.clause_label import ClauseLabel
 from app.theme.segment import Segment
 from engine.core.diff import diff_sets
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_MESSAGES = 2
 BAR_MIN_PX = 40
+GAP = "    "
+"""Between the facts of a change."""
 
 
 class Bar(QFrame):
@@ -171,8 +173,15 @@ class ChangeBar(Bar):
 
     def __init__(self, theme: Theme, undo_key: str, parent: QWidget | None = None) -> None:
         super().__init__("bar", parent)
-        self.facts = ClauseLabel(theme, "    ", self)
-        self.row.addWidget(self.facts, stretch=1)
+        self.facts = ClauseLabel(theme, GAP, self)
+        self.token_facts = ClauseLabel(theme, GAP, self)
+        self.token_facts.setProperty("role", "muted")
+        lines = QVBoxLayout()
+        lines.setSpacing(0)
+        lines.addWidget(self.facts)
+        lines.addWidget(self.token_facts)
+        self.row.setContentsMargins(12, 4, 12, 4)
+        self.row.addLayout(lines, stretch=1)
         choices = (("was", "was"), ("difference", "difference"), ("now", "now"))
         self.segment = Segment(choices, "Shown plan", self)
         self.segment.chosen.connect(self.shows_chosen)
@@ -193,13 +202,15 @@ class ChangeBar(Bar):
         if diff is None:
             self.hide()
             return
-        facts = change_facts(diff_sets(diff.was, diff.now), diff.title)
+        changes = diff_sets(diff.was, diff.now)
+        facts = change_facts(changes, diff.title)
         is_news = facts != self.facts.clauses or self.isHidden()
-        self.facts.set_clauses(facts, diff.now.prompt.devices)
+        self.facts.set_clauses(facts)
+        self.token_facts.set_clauses(token_facts(changes, diff.title))
         self.segment.choose(diff.shows)
         self.show()
         if is_news:
-            self.alert(self.facts.plain_text)
+            self.alert(f"{self.facts.plain_text}, {self.token_facts.plain_text}")
 
     def _on_undo(self) -> None:
         self.undone.emit()

@@ -28,12 +28,18 @@ def change_title(was: Options, now: Options, n_layers: int) -> str:
 
 
 def change_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
-    """Facts for the bar, most important first."""
-    prompt = diff.prompt
-    facts = [f"**{title}**", _moved(prompt)]
-    facts += _totals(prompt)
-    facts.append(_token(diff.token, title))
-    return tuple(facts)
+    """Facts about the prompt's plan, most important first."""
+    return (f"**{title}**", _moved(diff.prompt), *_totals(diff.prompt))
+
+
+def token_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
+    """Facts about a token's plan; "no effect" is said, with the rule's number."""
+    token = diff.token
+    if token.is_empty:
+        rule = f", the rule starts at {OFFLOAD_MIN_BATCH}" if title.startswith("op_offload") else ""
+        return (f"one token: no effect{rule}",)
+    moved = f"{plural(len(token.moved), 'node')} moved" if token.moved else "no node moves"
+    return (f"one token: {moved}", *_totals(token))
 
 
 def _option_name(field: str) -> str:
@@ -85,12 +91,3 @@ def _bytes_change(word: str, was: int, now: int) -> str:
 
 def _side(difference: int, text: str) -> str:
     return f"{{{'less' if difference < 0 else 'more'}:{text}}}"
-
-
-def _token(diff: PlanDiff, title: str) -> str:
-    """What changed for one token; "no effect" is said, with the rule's number."""
-    if diff.is_empty:
-        rule = f", the rule starts at {OFFLOAD_MIN_BATCH}" if title.startswith("op_offload") else ""
-        return f"one token: no effect{rule}"
-    moved = f"{plural(len(diff.moved), 'node')} moved" if diff.moved else "no node moves"
-    return ", ".join([f"one token: {moved}", *_totals(diff)])

@@ -67,6 +67,8 @@ class MainWindow(QMainWindow):
         self._restore()
         self._apply_theme()
         self._refresh_facts()
+        # No control has the focus before a key is pressed.
+        self.setFocus()
 
     # Made once.
 
@@ -192,6 +194,7 @@ class MainWindow(QMainWindow):
             self.area.join_timeline()
 
     def _on_run_started(self) -> None:
+        self.messages.remove_topic("engine")
         self.area.show_view(RUN)
 
     def _on_opened(self, file: RecentFile) -> None:
@@ -231,7 +234,7 @@ class MainWindow(QMainWindow):
             (Need.MODEL, state.model is not None),
             (Need.PLAN, state.plans is not None),
             (Need.RUNNABLE, state.model is not None and not state.model.run_problem),
-            (Need.TRACE, state.trace is not None and state.trace.n_spans > 0),
+            (Need.TRACE, controller.running.has_trace),
         )
         for need, is_so in held:
             facts |= need if is_so else Need.NOTHING

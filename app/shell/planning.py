@@ -98,6 +98,11 @@ class Planning(QObject):
         self._pause.setInterval(REPLAN_INTERVAL_MS)
         self._pause.timeout.connect(self._send_wanted)
 
+    def dispose(self) -> None:
+        """Say nothing more: the window is going."""
+        self._pause.stop()
+        self.undo_stack.blockSignals(True)
+
     # What is so.
 
     @property

@@ -35,7 +35,7 @@ DEMO_PROMPT = (
 )
 """Long enough for op_offload's rule to matter, which starts at 32 tokens."""
 
-PROMPT_LINES = 6
+MIN_PROMPT_LINES, PROMPT_LINES = 2, 6
 
 
 class RunPanel(QWidget):
@@ -61,7 +61,9 @@ class RunPanel(QWidget):
         # A file dropped here is meant for the window.
         self.prompt.setAcceptDrops(False)
         self.prompt.setTabChangesFocus(True)
-        self.prompt.setFixedHeight(self.prompt.fontMetrics().lineSpacing() * PROMPT_LINES + 14)
+        line_px = self.prompt.fontMetrics().lineSpacing()
+        self.prompt.setMinimumHeight(line_px * MIN_PROMPT_LINES + 14)
+        self.prompt.setMaximumHeight(line_px * PROMPT_LINES + 14)
         self.n_predict = QSpinBox(self)
         self.n_predict.setRange(*N_PREDICT_RANGE)
         self.n_predict.setValue(n_predict)
@@ -78,6 +80,7 @@ class RunPanel(QWidget):
         self.counts.setProperty("role", "muted")
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
+        self.text.setMinimumHeight(line_px * MIN_PROMPT_LINES)
         self.text.setProperty("role", "plain")
         self.text.setAccessibleName("Generated text")
         self.text.setPlaceholderText("The text appears here.")
@@ -112,11 +115,11 @@ class RunPanel(QWidget):
         column = QVBoxLayout(self)
         column.setContentsMargins(12, 8, 12, 8)
         column.setSpacing(8)
-        column.addWidget(self.prompt)
+        column.addWidget(self.prompt, stretch=1)
         column.addLayout(controls)
         column.addWidget(self.job_row)
         column.addWidget(self.speeds)
-        column.addWidget(self.text, stretch=1)
+        column.addWidget(self.text, stretch=2)
         column.addLayout(footer)
 
     def _button(self, action_id: str, kind: str) -> QPushButton:

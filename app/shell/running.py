@@ -50,6 +50,7 @@ class Running(QObject):
         self._export_id = 0
         self._new: RunInfo | None = None
         self._old_epoch = -1
+        self._engine_has_trace = False
         self._flush_timer = QTimer(self)
         self._flush_timer.setSingleShot(True)
         self._flush_timer.setInterval(TEXT_INTERVAL_MS)
@@ -59,6 +60,12 @@ class Running(QObject):
     def is_running(self) -> bool:
         """Whether a run was asked for that has not ended."""
         return bool(self._run_id)
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether the engine holds a trace that is shown: one it lost with its process is not."""
+        trace = self._state.trace
+        return self._engine_has_trace and trace is not None and trace.n_spans > 0
 
     @property
     def doing(self) -> str:
@@ -128,6 +135,7 @@ class Running(QObject):
         self._old_epoch = -1
         known = TraceSnapshot() if older is None else older
         joins = newer.since == known.seq or newer.since == 0 or newer.epoch != known.epoch
+        self._engine_has_trace = True
         if joins and (newer.seq, newer.epoch) != (known.seq, known.epoch):
             self._state.set_trace(extend(known, newer))
 
@@ -166,6 +174,7 @@ class Running(QObject):
 
     def on_engine_died(self) -> None:
         """The run is over; what came of it stays."""
+        self._engine_has_trace = False
         if self._run_id:
             self._change(state=RunState.IDLE)
             self._finish()

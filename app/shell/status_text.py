@@ -16,7 +16,8 @@ def status_facts(state: AppState) -> tuple[str, ...]:
     """Model, what it is, context, planning time, size of the plan."""
     model, plans = state.model, state.plans
     if model is None:
-        return ("No model open", plural(len(state.devices), "device"))
+        devices = (plural(len(state.devices), "device"),) if state.devices else ()
+        return ("No model open", *devices)
     facts = [
         file_title(model),
         f"{model.quantization.upper()} · {model.arch} · {plural(model.n_layers, 'layer')} · "

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import QHBoxLayout, QFrame, QLabel, QLineEdit, QPushButton, QSlider, QToolBar, QWidget
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QToolBar,
+    QWidget,
+)
 
 from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.segment import Segment

@@ -111,7 +111,7 @@ class WelcomePage(QWidget):
     def _drop_frame(self) -> QFrame:
         self._drop = QFrame(self)
         self._drop.setProperty("role", "drop")
-        self._drop.setMinimumHeight(DROP_HEIGHT_PX)
+        self._drop.setFixedHeight(DROP_HEIGHT_PX)
         self._drop.setMaximumWidth(LEFT_PX)
         self.open_button = self._button("open", "primary")
         self.demo_button = self._button("open_demo", "")
@@ -191,8 +191,8 @@ class DeviceList(QWidget):
             if widget is not None:
                 widget.hide()
                 widget.deleteLater()
-        if not self._devices:
-            self._column.addWidget(_label("Looking for devices…", "muted"))
+        if not self._devices and not self._unavailable:
+            self._column.addWidget(_label("The engine is asked which devices are here…", "muted"))
         looks = device_style(self._theme.palette, [_row(device) for device in self._devices])
         for device, look in zip(self._devices, looks, strict=True):
             badge = QLabel()

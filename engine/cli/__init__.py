@@ -1,15 +1,24 @@
 """The command line twin of the window: `python -m engine COMMAND`, one file a command.
 
-parser    arguments, from the options table
-main      the commands and their errors
-output    tables for people, JSON for programs
-fetch     the demo model
-devices   devices of this machine, and those left out
-plan      both plans, with their memory
-splits    the split table
-memory    the ledger
-why       why a node is where it is
-run       generate, measured
-score     feed given tokens, compare
-trace     run and write a trace file
+main        choose the command, say its errors
+argv        spellings that people type; unknown options and what is near
+parser      arguments that commands share, from the options table
+output      tables for people, JSON for programs
+files       output files, checked before anything runs
+progress    how far a job is, on one line
+interrupt   Ctrl-C: stop what runs, then end
+sessions    a session with the model open and the options set
+plan_words  plans for people
+plan_data   plans for programs
+run_words   runs for people and for programs
+fetch       the demo model
+devices     devices of this machine, and those left out
+plan        both plans, with their memory
+splits      the split table
+memory      the ledger
+why         why a node or a weight is where it is
+run         generate, measured
+score       feed given tokens, compare
+trace       run and write a trace file
+serve       the engine of a window
 """

@@ -2,53 +2,99 @@
 
 from __future__ import annotations
 
-import signal
+import io
+import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
-from engine.cli import commands
-from engine.cli.parser import make_parser
+from engine.cli import devices, fetch, memory, plan, run, score, serve, splits, trace, why
+from engine.cli.argv import no_such, spelled, unknown_option
+from engine.cli.output import print_json
+from engine.cli.parser import Parser
 from engine.errors import Stopped, UserError
-from engine.service.serve import serve_from_environment
+from engine.running import out_of_memory
 
-COMMANDS: dict[str, Callable[[Any], None]] = {
-    "fetch": commands.fetch,
-    "devices": commands.devices,
-    "plan": commands.plan,
-    "splits": commands.splits,
-    "memory": commands.memory,
-    "why": commands.why,
-    "run": commands.run,
-    "score": commands.score,
-    "trace": commands.trace,
-    "serve": lambda _args: serve_from_environment(),
-}
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+COMMANDS = (fetch, devices, plan, splits, memory, why, run, score, trace, serve)
 
 EXIT_FAILED = 1
 EXIT_STOPPED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run `python -m engine ARGV`; the exit code."""
-    args = make_parser().parse_args(argv)
+    """Run `python -m engine ARGV`; the exit code.
+
+    0 done, 1 it could not be done, 130 stopped by Ctrl-C.
+    """
+    words = spelled(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
-        COMMANDS[args.command](args)
-    except UserError as error:
-        print_error(error)
-        return EXIT_FAILED
-    except (Stopped, KeyboardInterrupt):
-        print("Stopped.", file=sys.stderr)
-        return EXIT_STOPPED
+        return _run(words)
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        # Whoever read our output has seen enough; nor may the flush at exit complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
-    return 0
 
 
-def print_error(error: UserError) -> None:
-    """What happened, why, what to do next, on standard error."""
-    for part in (error.title, error.sentence, error.hint, error.details):
-        if part:
-            print(part, file=sys.stderr)
+def _run(words: list[str]) -> int:
+    try:
+        return _execute(parse(words))
+    except MemoryError:
+        return _say(out_of_memory(), EXIT_FAILED, words)
+    except UserError as error:
+        return _say(error, EXIT_FAILED, words)
+    except (Stopped, KeyboardInterrupt):
+        return _say(UserError("Stopped."), EXIT_STOPPED, words)
+
+
+def _execute(args: argparse.Namespace) -> int:
+    exit_code: int = args.execute(args)
+    sys.stdout.flush()
+    return exit_code
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The arguments; UserError names what is wrong, an unknown word first."""
+    parser, by_name = make_parser()
+    command = words[0] if words else ""
+    if command and not command.startswith("-") and command not in by_name:
+        raise no_such("command", command, by_name, "")
+    known = by_name[command].option_strings if command in by_name else parser.option_strings
+    unknown = unknown_option(words, known)
+    if unknown is not None:
+        raise no_such("option", unknown, known, f"{command} " if command in by_name else "")
+    args, left_over = parser.parse_known_args(words)
+    if left_over:
+        raise UserError(
+            f"{left_over[0]} is one word too many.", hint=f"See: {by_name[command].prog} --help"
+        )
+    return args
+
+
+def make_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The parser of `python -m engine`, and that of each command by its name."""
+    parser = Parser(
+        prog="python -m engine",
+        description="Where does each operation of a model run, and why? Plans, runs and explains "
+        "GGUF models the ggml way.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_to(commands)
+    return parser, dict(commands.choices)
+
+
+def _say(error: UserError, exit_code: int, words: list[str]) -> int:
+    """What happened, why, what to do next: on standard error, and as JSON if that was asked for."""
+    parts = {part: getattr(error, part) for part in ("title", "sentence", "hint", "details")}
+    for text in filter(None, parts.values()):
+        print(text, file=sys.stderr)
+    if "--json" in words:
+        print_json({"error": parts})
+        sys.stdout.flush()
+    return exit_code

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
-import sys
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,17 @@ import numpy as np
 
 MIB = 2**20
 
+NONE = "\u2013"
+"""What stands in a cell of a table where there is nothing; an en dash."""
+
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    json.dump(plain(value), sys.stdout, ensure_ascii=False)
-    print()
+    print(json.dumps(plain(value), allow_nan=False))
 
 
 def plain(value: Any) -> Any:
-    """`value` made of dicts, lists, texts and numbers."""
+    """`value` made of dicts, lists, texts and numbers; a number JSON has no word for is null."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -30,7 +32,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, np.generic):
-        return value.item()
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -39,7 +43,7 @@ def plain(value: Any) -> Any:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table whose columns are as wide as their widest cell; columns of numbers are right-aligned."""
+    """A table; columns are as wide as their widest cell, those of numbers right-aligned."""
     widths = [
         max(len(head), *(len(row[i]) for row in rows)) if rows else len(head)
         for i, head in enumerate(heads)
@@ -54,7 +58,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _is_number(text: str) -> bool:
-    return text in ("", "–") or text.replace(".", "").replace(",", "").replace("−", "").isdigit()
+    return text in ("", NONE) or text.replace(".", "").replace(",", "").isdecimal()
 
 
 def mib(n_bytes: int) -> str:
@@ -64,4 +68,4 @@ def mib(n_bytes: int) -> str:
 
 def kib(n_bytes: int) -> str:
     """Bytes in KiB with one digit; a dash for none."""
-    return f"{n_bytes / 1024:,.1f}" if n_bytes else "–"
+    return f"{n_bytes / 1024:,.1f}" if n_bytes else NONE

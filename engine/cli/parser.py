@@ -1,79 +1,115 @@
-"""Arguments of every command; model options come from the options table."""
+"""Arguments that commands share; those of models and devices come from the options table."""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from engine.core.options import OPTION_SPECS, Options, OptionSpec
+from engine.core.plan import Batch
 from engine.errors import UserError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 DEMO_TOKENS = 32
+MOST_TOKENS = 2**20
+UNTIL_END = -1
+"""The number of tokens to generate that means: until the text ends or the context is full."""
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of `python -m engine`."""
-    parser = argparse.ArgumentParser(
-        prog="python -m engine",
-        description="Where does each operation of a model run, and why? Plans, runs and explains "
-        "GGUF models the ggml way.",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _fetch(commands)
-    _devices(commands)
-    for name, text in (
-        ("plan", "both plans: nodes, splits, memory"),
-        ("splits", "the split table of a plan"),
-        ("memory", "bytes by buffer type and kind"),
-    ):
-        _model_command(commands, name, text)
-    why = _model_command(commands, "why", "why a node is where it is")
-    why.add_argument("node", metavar="NODE", help="#index, or a name with occurrence: norm-0@1")
-    run = _model_command(commands, "run", "generate text and measure every split")
-    _run_arguments(run)
-    trace = _model_command(commands, "trace", "run and write a trace file")
-    _run_arguments(trace)
-    trace.add_argument("-o", "--out", type=Path, default=Path("trace.pftrace"), help="trace file")
-    _score(commands)
-    serve = commands.add_parser("serve", help="serve a window (started by it)")
-    serve.set_defaults(json=False)
+class Parser(argparse.ArgumentParser):
+    """A parser whose refusals are errors for people; options are never abbreviated."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs, allow_abbrev=False)
+
+    @property
+    def option_strings(self) -> frozenset[str]:
+        """Every spelling of every option."""
+        return frozenset(self._option_string_actions)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise UserError instead of ending the process."""
+        # argparse puts every spelling of the option in front; ours name it themselves.
+        text = message.partition(": ")[2] if message.startswith("argument -") else message
+        raise UserError(f"{text[0].upper()}{text[1:]}", hint=f"See: {self.prog} --help")
+
+
+def command_parser(
+    commands: Any, name: str, text: str, execute: Callable[[argparse.Namespace], int]
+) -> Parser:
+    """The parser of one command, with --json."""
+    parser: Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+    parser.set_defaults(execute=execute)
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
-def _fetch(commands: Any) -> None:
-    fetch = commands.add_parser("fetch", help="fetch the demo model, once, checked")
-    fetch.add_argument("model", choices=("demo",), help="which model")
-    fetch.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _devices(commands: Any) -> None:
-    devices = commands.add_parser("devices", help="devices of this machine and those left out")
-    devices.add_argument("--json", action="store_true", help="print JSON")
-    _virtual(devices)
-
-
-def _model_command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
-    command: argparse.ArgumentParser = commands.add_parser(name, help=text)
-    command.add_argument("model", metavar="MODEL", help="a .gguf file, or demo")
-    command.add_argument("--json", action="store_true", help="print JSON")
-    command.add_argument(
-        "--batch", choices=("prompt", "token"), default="prompt", help="which plan to print"
-    )
-    _virtual(command)
+def add_model(parser: Parser) -> None:
+    """MODEL, --batch, --virtual and every option of the table."""
+    parser.add_argument("model", metavar="MODEL", help="a .gguf file, or demo")
+    parser.add_argument(
+        "--batch", choices=[batch.value for batch in Batch], default=Batch.PROMPT.value,
+        help="which plan to print",
+    )  # fmt: skip
+    add_virtual(parser)
     for spec in OPTION_SPECS:
-        _add_option(command, spec)
-    return command
+        _add_option(parser, spec)
 
 
-def _add_option(command: argparse.ArgumentParser, spec: OptionSpec) -> None:
+def add_virtual(parser: Parser) -> None:
+    """--virtual, which may be repeated."""
+    parser.add_argument(
+        "--virtual", action="append", default=[], metavar="NAME:TYPE:FREE_MIB[:key=value,..]",
+        help="plan for a device on paper; repeat for more",
+    )  # fmt: skip
+
+
+def add_prompt(parser: Parser, text: str) -> None:
+    """-p, which is required."""
+    parser.add_argument("-p", "--prompt", required=True, help=text)
+
+
+def add_generation(parser: Parser) -> None:
+    """What `run` and `trace` share."""
+    add_prompt(parser, "text to continue")
+    parser.add_argument(
+        "-n", "--predict", type=_n_tokens, default=DEMO_TOKENS, metavar="N",
+        help=f"tokens to generate; {UNTIL_END}: until the text ends",
+    )  # fmt: skip
+    parser.add_argument("--chat", action="store_true", help="wrap the prompt as a chat message")
+
+
+def file_path(text: str) -> Path:
+    """A path, with `~` spelled out."""
+    return Path(text).expanduser()
+
+
+def _n_tokens(text: str) -> int:
+    try:
+        count = int(text)
+    except ValueError:
+        count = UNTIL_END - 1
+    if not UNTIL_END <= count <= MOST_TOKENS:
+        raise argparse.ArgumentTypeError(
+            f"-n cannot be {text}. It must be a number of tokens up to {MOST_TOKENS}, or "
+            f"{UNTIL_END}."
+        )
+    return MOST_TOKENS if count == UNTIL_END else count
+
+
+def _add_option(parser: Parser, spec: OptionSpec) -> None:
     if spec.kind is bool:
-        command.add_argument(*spec.flags, dest=spec.field, action="store_false", default=None,
-                             help=spec.help)  # fmt: skip
+        parser.add_argument(
+            *spec.flags, dest=spec.field, action="store_false", default=None, help=spec.help
+        )
         return
-    command.add_argument(
+    parser.add_argument(
         *spec.flags, dest=spec.field, default=None, type=_typed(spec), metavar=_metavar(spec),
-        help=spec.help,
+        help=spec.help.replace("%", "%%"),
     )  # fmt: skip
 
 
@@ -83,7 +119,7 @@ def _metavar(spec: OptionSpec) -> str:
     return {int: "N", float: "X", tuple: "NAME,.."}.get(spec.kind, "TEXT")
 
 
-def _typed(spec: OptionSpec) -> Any:
+def _typed(spec: OptionSpec) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         try:
             return spec.parse(text)
@@ -93,55 +129,7 @@ def _typed(spec: OptionSpec) -> Any:
     return parse
 
 
-def _virtual(command: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--virtual", action="append", default=[], metavar="NAME:TYPE:FREE_MIB[:key=value,..]",
-        help="plan for a device on paper; repeat for more",
-    )  # fmt: skip
-
-
-def _run_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("-p", "--prompt", required=True, help="text to continue")
-    command.add_argument(
-        "-n", "--predict", type=_count, default=DEMO_TOKENS, metavar="N", help="tokens to generate"
-    )
-    command.add_argument("--chat", action="store_true", help="wrap the prompt as a chat message")
-    command.add_argument("--trace", type=Path, default=None, metavar="FILE",
-                         help="also write a trace: .json is Chrome's form, else Perfetto's")  # fmt: skip
-
-
-def _score(commands: Any) -> None:
-    score = _model_command(commands, "score", "feed given tokens and compare choices")
-    score.add_argument("-p", "--prompt", required=True, help="text before the tokens")
-    score.add_argument("--tokens", required=True, type=_ids, metavar="ID,ID,..", help="token ids")
-    score.add_argument("--logits", type=Path, default=None, metavar="FILE.npy",
-                       help="write f32 logits, one row a step")  # fmt: skip
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) > 2**20:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
-    return int(text)
-
-
-def _ids(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdigit() for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list of token ids such as 504,3575")
-    return [int(part) for part in parts]
-
-
-def given_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options that were typed."""
-    return {
-        spec.field: getattr(args, spec.field)
-        for spec in OPTION_SPECS
-        if getattr(args, spec.field) is not None
-    }
-
-
 def with_given(defaults: Options, args: argparse.Namespace) -> Options:
     """`defaults` with what was typed."""
-    from dataclasses import replace
-
-    return replace(defaults, **given_options(args))
+    given = {spec.field: getattr(args, spec.field) for spec in OPTION_SPECS}
+    return replace(defaults, **{name: v for name, v in given.items() if v is not None})

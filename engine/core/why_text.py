@@ -35,7 +35,7 @@ def plain(sentence: str) -> str:
     return sentence.replace("**", "")
 
 
-def tests_shown(explanation: Explanation) -> tuple[Test, ...]:
+def shown_tests(explanation: Explanation) -> tuple[Test, ...]:
     """Columns of the candidates table; `reached` is asked by the sweeps of pass 2 only."""
     first = (Test.REACHED,) if explanation.shows_reached else ()
     return (*first, Test.SUPPORTS_OP, Test.SUPPORTS_BUFT, Test.OFFLOAD_OP)
@@ -50,7 +50,7 @@ def answer_mark(candidate: Candidate, test: Test) -> str:
 
 
 def _table(explanation: Explanation) -> list[str]:
-    tests = tests_shown(explanation)
+    tests = shown_tests(explanation)
     rows = [("Device", *(test.value for test in tests), "prio")]
     for candidate in explanation.candidates:
         marks = [

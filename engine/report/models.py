@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,8 @@ from engine.text.chat_template import has_template
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.gguf.reader import GgufFile
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.core.summary import RunState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NS_PER_S = 1_000_000_000
 

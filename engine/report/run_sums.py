@@ -6,9 +6,10 @@ Pure but for `settled_snapshot`, which waits for times that a driver still has t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from engine.core.plan import Batch
 from engine.core.summary import CopyTiming, RunSummary, SplitTiming, StopReason
@@ -16,6 +17,8 @@ from engine.report.run_progress import NS_PER_S
 from engine.trace.records import SpanKind, Spans, StepKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from engine.core.table import PlanTable
     from engine.trace.recorder import Recorder
     from engine.trace.snapshot import TraceSnapshot
@@ -24,8 +27,19 @@ SETTLE_S = 1.0
 """How long a snapshot waits for times that a driver's thread still has to deliver."""
 
 
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What a run read and wrote, and why it ended."""
+
+    prompt: str
+    prompt_tokens: Sequence[int]
+    tokens: Sequence[int]
+    text: str
+    stop_reason: StopReason
+
+
 def settled_snapshot(recorder: Recorder, plans: Mapping[int, PlanTable]) -> TraceSnapshot:
-    """Everything recorded, once every split of every finished step has its time."""
+    """Everything recorded, once every split and copy of every finished step has its time."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         snapshot = recorder.snapshot()
@@ -37,52 +51,48 @@ def settled_snapshot(recorder: Recorder, plans: Mapping[int, PlanTable]) -> Trac
 def _is_settled(snapshot: TraceSnapshot, plans: Mapping[int, PlanTable]) -> bool:
     if snapshot.lost:
         return True
-    expected = sum(
-        len(plans[int(plan_id)].splits)
+    done = [
+        plans[int(plan_id)]
         for plan_id in snapshot.of_kind(SpanKind.STEP)["plan_id"]
         if int(plan_id) in plans
+    ]
+    n_splits, n_copies = sum(len(p.splits) for p in done), sum(len(p.copies) for p in done)
+    return (
+        len(snapshot.of_kind(SpanKind.SPLIT)) >= n_splits
+        and len(snapshot.of_kind(SpanKind.COPY)) >= n_copies
     )
-    return len(snapshot.of_kind(SpanKind.SPLIT)) >= expected
 
 
 def run_summary(
-    prompt: str,
-    prompt_tokens: Sequence[int],
-    tokens: Sequence[int],
-    text: str,
-    reason: StopReason,
-    snapshot: TraceSnapshot,
-    plans: Mapping[int, PlanTable],
+    generated: Generated, snapshot: TraceSnapshot, plans: Mapping[int, PlanTable]
 ) -> RunSummary:
-    """The sums of a run from its spans."""
+    """The sums of a run; splits and copies are those of the last plan of each batch."""
     steps = snapshot.of_kind(SpanKind.STEP)
     prompt_steps = steps[steps["peer"] == StepKind.PROMPT]
     token_steps = steps[steps["peer"] == StepKind.TOKEN]
     prefill_ns = int((prompt_steps["end_ns"] - prompt_steps["start_ns"]).sum())
     decode_ns = token_steps["end_ns"] - token_steps["start_ns"]
-    prompt_plan = int(prompt_steps["plan_id"][-1]) if len(prompt_steps) else -1
-    token_plan = int(token_steps["plan_id"][-1]) if len(token_steps) else -1
-    shown = [
-        (batch, plans[plan_id])
-        for batch, plan_id in ((Batch.PROMPT, prompt_plan), (Batch.TOKEN, token_plan))
-        if plan_id in plans
-    ]
-    n_prompt = int(prompt_steps["bytes"].sum())
+    last = {Batch.PROMPT: _last_plan(prompt_steps), Batch.TOKEN: _last_plan(token_steps)}
+    shown = [(batch, plans[plan_id]) for batch, plan_id in last.items() if plan_id in plans]
     return RunSummary(
-        prompt=prompt,
-        prompt_tokens=tuple(prompt_tokens),
-        tokens=tuple(tokens),
-        text=text,
-        stop_reason=reason,
-        prefill_tokens_per_s=_rate(n_prompt, prefill_ns),
+        prompt=generated.prompt,
+        prompt_tokens=tuple(generated.prompt_tokens),
+        tokens=tuple(generated.tokens),
+        text=generated.text,
+        stop_reason=generated.stop_reason,
+        prefill_tokens_per_s=_rate(int(prompt_steps["bytes"].sum()), prefill_ns),
         decode_tokens_per_s=_rate(len(decode_ns), int(decode_ns.sum())),
         prefill_ns=prefill_ns,
         decode_step_ns=tuple(int(ns) for ns in decode_ns),
-        prompt_plan_id=prompt_plan,
-        token_plan_id=token_plan,
+        prompt_plan_id=last[Batch.PROMPT],
+        token_plan_id=last[Batch.TOKEN],
         splits=tuple(row for batch, plan in shown for row in _splits(batch, plan, snapshot)),
         copies=tuple(row for batch, plan in shown for row in _copies(batch, plan, snapshot)),
     )
+
+
+def _last_plan(steps: Spans) -> int:
+    return int(steps["plan_id"][-1]) if len(steps) else -1
 
 
 def _rate(count: int, duration_ns: int) -> float:
@@ -90,9 +100,12 @@ def _rate(count: int, duration_ns: int) -> float:
 
 
 def _times(spans: Spans, plan: PlanTable) -> dict[int, list[int]]:
+    """Times by split or copy id, in the order of the steps: drivers report in any order."""
+    own = spans[spans["plan_id"] == plan.plan_id]
+    own = own[np.argsort(own["step"], kind="stable")]
     times: dict[int, list[int]] = {}
-    for span in spans[spans["plan_id"] == plan.plan_id]:
-        times.setdefault(int(span["index"]), []).append(int(span["end_ns"] - span["start_ns"]))
+    for index, span_ns in zip(own["index"], own["end_ns"] - own["start_ns"], strict=True):
+        times.setdefault(int(index), []).append(int(span_ns))
     return times
 
 

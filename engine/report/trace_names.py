@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from engine.core.options import OPTION_SPECS, Options
 from engine.trace.export.meta import CopyMeta, LaneMeta, NodeMeta, PlanMeta, SplitMeta, TraceMeta
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from engine.core.table import PlanTable
 
 
@@ -20,9 +21,7 @@ def trace_meta(plans: Mapping[int, PlanTable], options: Options, model: str) -> 
         lanes=tuple(LaneMeta(lane.name, lane.description, lane.type.value) for lane in lanes),
         plans={plan_id: _plan_meta(plan) for plan_id, plan in plans.items()},
         command=" ".join([model, *options.command_args()]),
-        options=tuple(
-            (spec.flags[0], str(getattr(options, spec.field))) for spec in OPTION_SPECS
-        ),
+        options=tuple((spec.flags[0], str(getattr(options, spec.field))) for spec in OPTION_SPECS),
     )
 
 

@@ -55,17 +55,24 @@ def plan_graph(
 
 
 def layers_of(graph: Graph, n_layers: int) -> dict[int, int]:
-    """The layer of each node: from its name, else that of the node before it.
+    """The layer of each node: from its name, else that of the next node whose name has one.
 
-    Nodes before the first layer are in layer -1, nodes named "result_..." in layer n_layers.
+    Nodes before the first such name are in layer -1, nodes named "result_..." in layer n_layers.
     """
+    named = {i: layer_in_name(node.name, n_layers) for i, node in enumerate(graph.nodes)}
+    first = next((i for i, layer in named.items() if layer is not None), len(named))
     layers: dict[int, int] = {}
-    current = -1
-    for node_id, node in enumerate(graph.nodes):
-        found = _LAYER_OF_NAME.search(node.name)
-        if found:
-            current = int(found.group(1) or found.group(2))
-        elif node_id and (node.name.startswith("result") or node.name == "norm"):
-            current = n_layers
-        layers[node_id] = current
+    current = n_layers
+    for node_id in reversed(range(len(graph.nodes))):
+        found = named[node_id]
+        current = current if found is None else found
+        layers[node_id] = -1 if node_id < first else current
     return layers
+
+
+def layer_in_name(name: str, n_layers: int) -> int | None:
+    """The layer that a node's name tells, n_layers for results, None where it tells nothing."""
+    if name.startswith("result"):
+        return n_layers
+    found = _LAYER_OF_NAME.search(name)
+    return int(found.group(1) or found.group(2)) if found else None

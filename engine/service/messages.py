@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.core.devices import Unavailable
-from engine.core.options import Options
-from engine.core.summary import DeviceSummary, ModelSummary, Progress, RunState, RunSummary
-from engine.core.table import PlanSetTable, PlanTable
-from engine.trace.snapshot import TraceSnapshot
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from engine.core.devices import Unavailable
+    from engine.core.options import Options
+    from engine.core.summary import DeviceSummary, ModelSummary, Progress, RunState, RunSummary
+    from engine.core.table import PlanSetTable, PlanTable
+    from engine.trace.snapshot import TraceSnapshot
 
 PROTOCOL = 1
 """Raised when a message changes; the window refuses an engine of another number."""
@@ -62,7 +65,7 @@ class StartRun:
 
 @dataclass(frozen=True, slots=True)
 class StopRun:
-    """Stop what runs: a fetch, a load or a generation."""
+    """Stop everything asked for so far: a fetch, a load, a generation, a run that still waits."""
 
     request_id: int
 
@@ -89,6 +92,7 @@ class Shutdown:
 
 
 Request = OpenModel | Replan | StartRun | StopRun | ExportTrace | Poll | Shutdown
+REQUESTS = (OpenModel, Replan, StartRun, StopRun, ExportTrace, Poll, Shutdown)
 
 
 # Answers.
@@ -113,7 +117,7 @@ class ModelOpened:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The plans of the options asked for."""
+    """The plans of the options asked for; it answers every older Replan as well."""
 
     request_id: int
     plans: PlanSetTable

@@ -1,28 +1,31 @@
 """The child process: `python -m engine serve`.
 
-The main thread reads requests, answers polls and asks the session to stop; one engine thread owns
-the Session and does everything else, in order. Answers leave through one writer lock.
+    main thread      reads requests; answers polls and passes on wishes to stop at once
+       │ Inbox       in order; a newer Replan replaces the one right before it
+    planner thread   opens files and plans; hands what computes to
+       │
+    engine thread    loads, runs, exports
+
+So a plan is answered in the middle of a run. Order is kept where it matters: a run has the options
+of the newest plan that was asked for before it, and a model is replaced between runs. A job that
+fails is answered with Failed and the next one is done.
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
-import pickle
-import queue
+import signal
 import threading
 import traceback
-from dataclasses import dataclass
-from multiprocessing.connection import Client, Connection
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
-from engine.core.summary import Progress
-from engine.core.table import PlanTable
 from engine.errors import Stopped, UserError
-from engine.report import RunStatus
+from engine.running import Listeners, out_of_memory
+from engine.service.inbox import Inbox, Job
 from engine.service.messages import (
     PROTOCOL,
-    Answer,
     EngineReady,
     Exported,
     ExportTrace,
@@ -34,7 +37,6 @@ from engine.service.messages import (
     Planned,
     Poll,
     Replan,
-    Request,
     RunEnded,
     RunStateChanged,
     Shutdown,
@@ -44,172 +46,157 @@ from engine.service.messages import (
     TraceArrived,
     TraceFormat,
 )
-from engine.session import Listeners, Session
+from engine.service.pipe import Pipe, connected_pipe
+from engine.session import Session
 
-ADDRESS_VARIABLE = "SPLITSCOPE_ADDRESS"
-KEY_VARIABLE = "SPLITSCOPE_AUTHKEY"
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.core.summary import Progress
+    from engine.core.table import PlanTable
+    from engine.planning import RunSetup
+    from engine.report.run_progress import RunStatus
+    from engine.service.messages import Request
+
+END_GRACE_S = 5.0
+"""How long a kernel or a driver may take to stop once the window is gone; then the process ends."""
 
 
 def serve_from_environment() -> None:
-    """Connect to the window that started this process and serve it until it goes away."""
-    address = os.environ.pop(ADDRESS_VARIABLE)
-    key = bytes.fromhex(os.environ.pop(KEY_VARIABLE))
-    with contextlib.closing(Client(address, authkey=key)) as connection:
-        Server(connection).run()
+    """Connect to the window that started this process and serve it until it goes away.
 
-
-@dataclass(slots=True)
-class Outbox:
-    """Sends answers; any thread. A window that is gone is not an error: the process ends soon."""
-
-    connection: Connection[Any, Any]
-    lock: Any
-
-    def send(self, answer: Answer) -> None:
-        """Send one answer."""
-        data = pickle.dumps(answer, protocol=5)
-        with self.lock, contextlib.suppress(OSError):
-            self.connection.send_bytes(data)
+    Raises:
+        UserError: there is no such window, or it sent something that is no request.
+    """
+    # A terminal sends Ctrl-C to the window and to us: it is the window that decides.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with connected_pipe() as pipe:
+        Server(pipe).run()
 
 
 class Server:
     """One window's engine."""
 
-    def __init__(self, connection: Connection[Any, Any]) -> None:
-        self._connection = connection
-        self._outbox = Outbox(connection, threading.Lock())
-        self._jobs: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._inbox = Inbox()
+        self._engine = ThreadPoolExecutor(1, thread_name_prefix="engine")
+        self._run_id = 0
         self._session = Session(
             listeners=Listeners(
-                on_progress=self._tell_progress,
+                on_progress=lambda progress: self._tell_progress(self._run_id, progress),
                 on_plan=self._tell_plan,
                 on_text=self._tell_text,
                 on_state=self._tell_state,
             )
         )
-        self._request_id = 0
-        self._is_running = False
-        self._newest_replan: Replan | None = None
 
     def run(self) -> None:
         """Serve until the window asks to end or is gone."""
-        engine = threading.Thread(target=self._engine_thread, name="engine")
-        engine.start()
+        planner = threading.Thread(target=self._plan_and_hand_on, name="planner")
+        planner.start()
         try:
             self._read_requests()
         finally:
+            # Leaves no orphan behind when a driver hangs.
+            last_resort = threading.Timer(END_GRACE_S, os._exit, args=(1,))
+            last_resort.daemon = True
+            last_resort.start()
             self._session.ask_stop()
-            self._jobs.put(None)
-            engine.join()
+            self._inbox.close()
+            planner.join()
+            self._engine.shutdown(cancel_futures=True)
+            self._session.close()
+            last_resort.cancel()
 
     # The main thread.
 
     def _read_requests(self) -> None:
         while True:
-            try:
-                request: Request = pickle.loads(self._connection.recv_bytes())  # noqa: S301 - our own window's pipe
-            except (EOFError, OSError):
+            request = self._pipe.receive()
+            if request is None or isinstance(request, Shutdown):
                 return
-            if isinstance(request, Shutdown):
-                return
-            self._dispatch(request)
+            if isinstance(request, Poll):
+                self._pipe.send(TraceArrived(self._session.snapshot(request.trace_seq)))
+            elif isinstance(request, StopRun):
+                self._session.ask_stop()
+            else:
+                self._inbox.put(Job(self._session.admit(), request))
 
-    def _dispatch(self, request: Request) -> None:
-        if isinstance(request, Poll):
-            self._outbox.send(TraceArrived(self._session.snapshot(request.trace_seq)))
-        elif isinstance(request, StopRun):
-            self._session.ask_stop()
-        elif isinstance(request, Replan):
-            self._newest_replan = request
-            if self._is_running:
-                # The switch is one word read between graphs; the plan itself waits its turn.
-                self._session.set_op_offload(on=request.options.op_offload)
-            self._jobs.put(request)
-        else:
-            self._jobs.put(request)
+    # The planner thread.
+
+    def _plan_and_hand_on(self) -> None:
+        self._do(0, self._greet)
+        while (job := self._inbox.get()) is not None:
+            self._do(_id_of(job.request), functools.partial(self._start, job))
+
+    def _greet(self) -> None:
+        devices, unavailable = self._session.devices(), self._session.unavailable()
+        self._pipe.send(EngineReady(PROTOCOL, devices, unavailable))
+
+    def _start(self, job: Job) -> None:
+        request = job.request
+        match request:
+            case OpenModel():
+                self._open(request, job.number)
+            case Replan():
+                plans = self._session.plan(request.options)
+                self._pipe.send(Planned(request.request_id, plans))
+            case StartRun():
+                setup = self._session.setup()
+                run = functools.partial(self._run, request, job.number, setup)
+                self._engine.submit(self._do, request.request_id, run)
+            case ExportTrace():
+                export = functools.partial(self._export, request)
+                self._engine.submit(self._do, request.request_id, export)
+
+    def _open(self, request: OpenModel, number: int) -> None:
+        request_id = request.request_id
+        opened = self._session.read(
+            request.path,
+            lambda progress: self._tell_progress(request_id, progress),
+            job=number,
+        )
+        model = self._engine.submit(self._session.adopt, opened).result()
+        self._pipe.send(ModelOpened(request_id, model))
+        if not model.plan_problem:
+            options = request.options or self._session.default_options()
+            self._pipe.send(Planned(request_id, self._session.plan(options)))
 
     # The engine thread.
 
-    def _engine_thread(self) -> None:
-        self._outbox.send(
-            EngineReady(PROTOCOL, self._session.devices(), self._session.unavailable())
+    def _run(self, request: StartRun, number: int, setup: RunSetup) -> None:
+        self._run_id = request.request_id
+        summary = self._session.run(
+            request.prompt, request.n_predict, chat=request.chat, setup=setup, job=number
         )
-        while True:
-            request = self._jobs.get()
-            if request is None:
-                self._session.close()
-                return
-            self._do(request)
+        self._pipe.send(RunEnded(request.request_id, summary))
 
-    def _do(self, request: Request) -> None:
-        request_id = getattr(request, "request_id", 0)
-        self._request_id = request_id
-        self._session.allow()
+    def _export(self, request: ExportTrace) -> None:
+        chrome = request.format is TraceFormat.CHROME
+        n_bytes = self._session.export_trace(request.path, chrome=chrome)
+        self._pipe.send(Exported(request.request_id, request.path, n_bytes))
+
+    # Both.
+
+    def _do(self, request_id: int, work: Callable[[], None]) -> None:
         try:
-            self._handle(request)
-        except Stopped:
-            self._outbox.send(Failed(request_id, "Stopped."))
-        except UserError as error:
-            self._outbox.send(
-                Failed(request_id, error.title, error.sentence, error.hint, error.details)
-            )
+            work()
         except Exception as error:  # noqa: BLE001 - the window must hear of every failure
-            self._outbox.send(
-                Failed(
-                    request_id,
-                    "Something went wrong inside the engine.",
-                    f"{type(error).__name__}: {error}",
-                    "The model and its plan are kept. Please report this with the details.",
-                    traceback.format_exc(),
-                )
-            )
+            self._pipe.send(_failed(request_id, error))
 
-    def _handle(self, request: Request) -> None:
-        if isinstance(request, OpenModel):
-            self._open(request)
-        elif isinstance(request, Replan):
-            self._replan(request)
-        elif isinstance(request, StartRun):
-            self._run(request)
-        elif isinstance(request, ExportTrace):
-            chrome = request.format is TraceFormat.CHROME
-            n_bytes = self._session.export_trace(request.path, chrome=chrome)
-            self._outbox.send(Exported(request.request_id, request.path, n_bytes))
-
-    def _open(self, request: OpenModel) -> None:
-        model = self._session.open(request.path)
-        self._outbox.send(ModelOpened(request.request_id, model))
-        if not model.plan_problem:
-            options = request.options or self._session.default_options()
-            self._outbox.send(Planned(request.request_id, self._session.plan(options)))
-
-    def _replan(self, request: Replan) -> None:
-        if request is not self._newest_replan:
-            return  # A newer one waits behind it; this one would only be drawn over.
-        self._outbox.send(Planned(request.request_id, self._session.plan(request.options)))
-
-    def _run(self, request: StartRun) -> None:
-        self._is_running = True
-        try:
-            summary = self._session.run(request.prompt, request.n_predict, chat=request.chat)
-        finally:
-            self._is_running = False
-        self._outbox.send(RunEnded(request.request_id, summary))
-
-    # What the session tells.
-
-    def _tell_progress(self, progress: Progress) -> None:
-        self._outbox.send(JobProgress(self._request_id, progress))
+    def _tell_progress(self, request_id: int, progress: Progress) -> None:
+        self._pipe.send(JobProgress(request_id, progress))
 
     def _tell_plan(self, plan: PlanTable) -> None:
-        self._outbox.send(PlanMet(plan))
+        self._pipe.send(PlanMet(plan))
 
     def _tell_text(self, text: str) -> None:
         if text:
-            self._outbox.send(TextEmitted(text))
+            self._pipe.send(TextEmitted(text))
 
     def _tell_state(self, status: RunStatus) -> None:
-        self._outbox.send(
+        self._pipe.send(
             RunStateChanged(
                 status.state,
                 status.n_prompt_tokens,
@@ -219,3 +206,23 @@ class Server:
             )
         )
 
+
+def _id_of(request: Request) -> int:
+    return 0 if isinstance(request, Poll | Shutdown) else request.request_id
+
+
+def _failed(request_id: int, error: Exception) -> Failed:
+    """What the window is told of an error."""
+    if isinstance(error, Stopped):
+        return Failed(request_id, "Stopped.")
+    if isinstance(error, MemoryError):
+        error = out_of_memory()
+    if isinstance(error, UserError):
+        return Failed(request_id, error.title, error.sentence, error.hint, error.details)
+    return Failed(
+        request_id,
+        "Something went wrong inside the engine.",
+        f"{type(error).__name__}: {error}",
+        "The model and its plan are kept. Please report this with the details.",
+        "".join(traceback.format_exception(error)),
+    )

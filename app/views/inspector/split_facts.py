@@ -9,7 +9,7 @@ import numpy as np
 
 from app.models.alike import alike_ids, split_kinds
 from app.models.plan_words import BATCH_WORDS, REASON_WORDS, copies_of, n_computed
-from app.theme.text import NOTHING, THIN, count, kib, ms, percent_text, plural
+from app.theme.text import NOTHING, SPACE, count, kib, ms, percent_text, plural
 from engine.trace.records import SpanKind
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ def _copies(table: PlanTable, times: SplitTimes, split_id: int) -> tuple[str, st
         return NOTHING, "nothing is copied in"
     n_bytes = int(table.copies["bytes"][ids].sum())
     took_ns = float(np.nansum(times.copy_ns[ids]))
-    note = f"{kib(n_bytes)}{THIN}KiB"
+    note = f"{kib(n_bytes)}{SPACE}KiB"
     if np.isnan(times.copy_ns[ids]).all():
         return NOTHING, note
     if took_ns:
-        note += f", {count(_copied(times, ids) / took_ns, 1)}{THIN}GB/s"
+        note += f", {count(_copied(times, ids) / took_ns, 1)}{SPACE}GB/s"
     return _ms(took_ns), note
 
 
@@ -135,7 +135,7 @@ def _statistics(found: Statistics | None) -> str:
         ("min", found.min_ns),
         ("max", found.max_ns),
     )
-    return "   ".join(f"{name} {ms(value)}" for name, value in figures) + f"{THIN}ms"
+    return "   ".join(f"{name} {ms(value)}" for name, value in figures) + f"{SPACE}ms"
 
 
 def _total(times: SplitTimes, found: Statistics | None) -> str:
@@ -144,13 +144,13 @@ def _total(times: SplitTimes, found: Statistics | None) -> str:
     whole_ns = times.wall_ns * (times.n_steps if times.is_median else 1)
     of = "the prompt" if not times.is_median else plural(times.n_steps, "token")
     share = f", {percent_text(found.sum_ns / whole_ns)} of {of}" if whole_ns > 0 else ""
-    return f"Sum {ms(found.sum_ns)}{THIN}ms{share}."
+    return f"Sum {ms(found.sum_ns)}{SPACE}ms{share}."
 
 
 def _share(own_ns: float, times: SplitTimes) -> str:
     if np.isnan(own_ns) or not times.wall_ns > 0:
         return NOTHING
-    return f"{count(100 * own_ns / times.wall_ns, 2)}{THIN}%"
+    return f"{count(100 * own_ns / times.wall_ns, 2)}{SPACE}%"
 
 
 def _whole(table: PlanTable, times: SplitTimes) -> str:
@@ -159,4 +159,4 @@ def _whole(table: PlanTable, times: SplitTimes) -> str:
 
 
 def _ms(ns: float) -> str:
-    return NOTHING if np.isnan(ns) else f"{ms(ns)}{THIN}ms"
+    return NOTHING if np.isnan(ns) else f"{ms(ns)}{SPACE}ms"

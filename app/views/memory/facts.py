@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.theme.text import THIN, count
+from app.theme.text import SPACE, count
 from engine.core.plan import MemoryKind
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def held_twice(table: PlanTable) -> str:
     doubled = {name: found[0] for name, found in sizes.items() if len(found) > 1}
     if not doubled:
         return ""
-    extra = f"{count(sum(doubled.values()) / MIB, 2)}{THIN}MiB"
+    extra = f"{count(sum(doubled.values()) / MIB, 2)}{SPACE}MiB"
     names = [name.removesuffix(".weight") for name in doubled]
     if len(names) == 1:
         return f"{names[0]} is held twice, {extra}"
@@ -129,6 +129,6 @@ def _by_kind(ledger: MemoryLedger, device: str) -> dict[MemoryKind, int]:
 def _problem(device: DeviceMemory) -> str:
     need, has = round(device.total / MIB), round(device.free / MIB)
     return (
-        f"Does not fit: {device.name} needs {count(need)}{THIN}MiB and has {count(has)}, "
-        f"over by {count(need - has)}{THIN}MiB."
+        f"Does not fit: {device.name} needs {count(need)}{SPACE}MiB and has {count(has)}, "
+        f"over by {count(need - has)}{SPACE}MiB."
     )

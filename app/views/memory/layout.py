@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.theme.text import THIN, count, mib, signed
+from app.theme.text import SPACE, count, mib, signed
 from app.views.memory.facts import KIND_WORDS, KINDS, MIB, DeviceMemory, MemoryFacts
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def spare_text(device: DeviceMemory) -> str:
     if not device.free:
         return "free memory not reported"
     if device.over:
-        return f"over by {_mib(device.over)}{THIN}MiB"
-    return f"{_mib(device.free - device.total)} spare of {_mib(device.free)}{THIN}MiB"
+        return f"over by {_mib(device.over)}{SPACE}MiB"
+    return f"{_mib(device.free - device.total)} spare of {_mib(device.free)}{SPACE}MiB"
 
 
 def _mib(n_bytes: int) -> str:
@@ -343,16 +343,16 @@ def _over_shape(
     if not device.over or capacity_x is None:
         return ()
     width = max(device.over * frame.px_per_byte, MIN_SEGMENT_PX)
-    tip = f"{device.name}: over by {_mib(device.over)}{THIN}MiB"
+    tip = f"{device.name}: over by {_mib(device.over)}{SPACE}MiB"
     rect = Rect(capacity_x, row.y, width, row.height)
     return (Shape(rect, Role.OVER, 0, "", Payload(device.backend_id, None, tip)),)
 
 
 def _payload(device: DeviceMemory, kind: MemoryKind) -> Payload:
-    tip = f"{KIND_WORDS[kind]} on {device.name}: {mib(device.now.get(kind, 0))}{THIN}MiB"
+    tip = f"{KIND_WORDS[kind]} on {device.name}: {mib(device.now.get(kind, 0))}{SPACE}MiB"
     buft = device.bufts.get(kind)
     if buft:
         tip += f" in {buft}"
     if device.was is not None:
-        tip += f"\nwas {mib(device.was.get(kind, 0))}{THIN}MiB"
+        tip += f"\nwas {mib(device.was.get(kind, 0))}{SPACE}MiB"
     return Payload(device.backend_id, kind, tip)

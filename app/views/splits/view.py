@@ -38,7 +38,9 @@ TIMES_EVERY_MS = 500
 MAX_LIVE_SPANS = 200_000
 """Above this a running trace is not summed up before it ends: it would take the GUI's time."""
 
-NAME_MIN_PX = 84
+NAME_MIN_PX = {Column.NODES: 96, Column.KIB: 60}
+"""A column gives way where names would have less than this."""
+
 _SAMPLES = {Column.ID: "888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
 
 
@@ -94,7 +96,7 @@ class SplitsView(QWidget):
         self._theme.changed.connect(self._on_theme)
         self._times_timer.timeout.connect(self._read_times)
         self.model.modelReset.connect(self._on_reset)
-        self.table.selectionModel().currentRowChanged.connect(self._on_row)
+        self.table.selectionModel().selectionChanged.connect(self._on_rows)
         self.table.clicked.connect(self._on_clicked)
         self.table.group_activated.connect(self.model.toggle)
         self.table.horizontalHeader().sectionClicked.connect(self._on_header)
@@ -155,11 +157,12 @@ class SplitsView(QWidget):
                 self.table.scrollTo(index)
         self._syncing = False
 
-    def _on_row(self, current: QModelIndex, _previous: QModelIndex) -> None:
-        plan = self.model.plan
-        if self._syncing or plan is None or not current.isValid():
+    def _on_rows(self, _selected: object, _deselected: object) -> None:
+        # Not the current row: that one moves when the table gets the focus, too.
+        plan, rows = self.model.plan, self.table.selectionModel().selectedRows()
+        if self._syncing or plan is None or not rows:
             return
-        row = self.model.row(current.row())
+        row = self.model.row(rows[0].row())
         if not row.is_group:
             node_id = int(first_computed(plan)[row.split_id])
             self._state.select(Selection(node=plan.key(node_id), split_id=row.split_id))
@@ -214,8 +217,8 @@ class SplitTable(QTableView):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         widths = self._widths()
         rest = self.viewport().width() - sum(widths.values())
-        for column in (Column.NODES, Column.KIB):
-            hidden = rest < NAME_MIN_PX
+        for column, least_px in NAME_MIN_PX.items():
+            hidden = rest < least_px
             self.setColumnHidden(column, hidden)
             rest += widths.pop(column) if hidden else 0
         for column, width in widths.items():
@@ -239,7 +242,7 @@ class SplitTable(QTableView):
     def _widths(self) -> dict[Column, int]:
         """The width of each column but the name's."""
         mono = QFontMetrics(fixed_font(SMALL_PX))
-        widths = {Column.ID: 0, Column.DEVICE: 26, Column.NODES: 0, Column.KIB: 0, Column.MS: 0}
+        widths = {Column.ID: 0, Column.DEVICE: 24, Column.NODES: 0, Column.KIB: 0, Column.MS: 0}
         header = self.horizontalHeader()
         for column, sample in _SAMPLES.items():
             widest = max(sample, self._widest_id, key=len) if column is Column.ID else sample

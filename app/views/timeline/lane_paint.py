@@ -132,8 +132,11 @@ def paint_flow(painter: QPainter, colour: QColor, copy: QRectF, split: QRectF) -
     start = QPointF(copy.center().x(), copy.bottom() if down else copy.top())
     tip = QPointF(x, split.top() if down else split.bottom())
     back = ARROW_PX if down else -ARROW_PX
+    between = (start.y() + tip.y()) / 2
+    corners = [start, QPointF(start.x(), between), QPointF(x, between), tip]
     painter.setPen(QPen(colour, 1.5))
-    painter.drawLine(start, tip)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawPolyline(QPolygonF(corners))
     painter.setBrush(colour)
     painter.setPen(Qt.PenStyle.NoPen)
     half = ARROW_PX * 0.7

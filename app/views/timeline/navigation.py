@@ -49,7 +49,7 @@ def upstream(spans: Spans, plan: PlanTable, row: int) -> int:
     if span["kind"] == SpanKind.SPLIT:
         found = rows_of(spans, SpanKind.COPY, plan.plan_id, list(copies_of(plan, index)), step)
         return int(found[-1]) if len(found) else row
-    node_id = int(plan.copies[index]["slot"]) - plan.n_leafs
+    node_id = int(_made_by(plan)[index])
     if not 0 <= node_id < plan.n_nodes:
         return row
     source = [int(plan.split[node_id])]
@@ -66,7 +66,7 @@ def downstream(spans: Spans, plan: PlanTable, row: int) -> int:
         found = rows_of(spans, SpanKind.SPLIT, plan.plan_id, target, step)
         return int(found[0]) if len(found) else row
     split = plan.splits[index]
-    node_ids = plan.copies["slot"] - plan.n_leafs
+    node_ids = _made_by(plan)
     made = np.flatnonzero((node_ids >= split["start"]) & (node_ids < split["stop"]))
     found = rows_of(spans, SpanKind.COPY, plan.plan_id, made, step)
     return int(found[0]) if len(found) else row
@@ -80,3 +80,15 @@ def row_at(spans: Spans, lane: Lane, t_ns: float) -> int:
     start, end = spans["start_ns"][rows], spans["end_ns"][rows]
     distance = np.maximum(np.maximum(start - t_ns, t_ns - end), 0)
     return int(rows[int(np.argmin(distance))])
+
+
+def _made_by(plan: PlanTable) -> Ints:
+    """The node that computed what each copy copies, behind a view its source; leafs are below 0.
+
+    A view stands in the split of its reader, wherever its bytes were made.
+    """
+    slots = plan.copies["slot"].astype(np.int64)
+    base = plan.view_src[slots]
+    behind = np.where(plan.is_view_op[slots] & (base >= 0), base, slots)
+    nodes: Ints = behind - plan.n_leafs
+    return nodes

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QBrush, QColor, QFontMetricsF, QPainter, QPen
 
 from app.theme.fonts import TINY_PX, general_font
-from app.theme.text import THIN, count, plural
+from app.theme.text import SPACE, count, plural
 from app.views.canvas import Canvas, RectBatch
 from app.views.timeline.keys import command_of
 from app.views.timeline.slices import rects
@@ -145,4 +145,4 @@ class OverviewCanvas(Canvas):
 
 
 def _ms_text(ns: float, decimals: int) -> str:
-    return f"{count(ns / _MS, decimals)}{THIN}ms"
+    return f"{count(ns / _MS, decimals)}{SPACE}ms"

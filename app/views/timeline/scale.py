@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from app.theme.text import THIN, count
+from app.theme.text import SPACE, count
 
 MIN_SPAN_NS = 1_000.0
 MARGIN = 0.02
@@ -114,7 +114,7 @@ def _round_step(least_ns: float) -> float:
 
 
 def _tick_label(t_ns: float, step_ns: float) -> str:
-    return f"{count(t_ns / _MS, _decimals(step_ns))}{THIN}ms"
+    return f"{count(t_ns / _MS, _decimals(step_ns))}{SPACE}ms"
 
 
 def _decimals(step_ns: float) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from app.models.plan_words import copies_of, plan_of
 from app.theme.colours import DeviceLook, device_style
-from app.theme.text import THIN, bytes_text, count, duration_text
+from app.theme.text import SPACE, bytes_text, count, duration_text
 from app.views.timeline.navigation import rows_of
 from app.views.timeline.scale import TimeView, whole
 from app.views.timeline.store import LaneKind, TraceStore
@@ -129,7 +129,7 @@ class Scene:
         if span["kind"] != SpanKind.COPY:
             return f"#{int(span['index'])}  {duration_text(took_ns)}"
         n_bytes = int(span["bytes"])
-        rate = f"  {count(n_bytes / took_ns, 1)}{THIN}GB/s" if took_ns else ""
+        rate = f"  {count(n_bytes / took_ns, 1)}{SPACE}GB/s" if took_ns else ""
         return f"{bytes_text(n_bytes)}  {duration_text(took_ns)}{rate}"
 
     def tip(self, row: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.theme.text import THIN, count, plural
+from app.theme.text import SPACE, count, plural
 from engine.trace.metrics import Parts, step_summary, total_parts
 from engine.trace.records import SpanKind, StepKind
 
@@ -67,7 +67,7 @@ def check_text(check: SumCheck) -> str:
     ]
     if rest:
         terms.append(f"rest {_ms(rest)}")
-    return f"{'  +  '.join(terms)}  =  {_ms(wall)}{THIN}ms wall, {check.word}"
+    return f"{'  +  '.join(terms)}  =  {_ms(wall)}{SPACE}ms wall, {check.word}"
 
 
 def lost_text(n_lost: int) -> str:

@@ -82,7 +82,7 @@ def counting(b: ir.IRBuilder, count: ir.Value) -> Iterator[ir.Value]:
 
 
 def strided(b: ir.IRBuilder, base: ir.Value, index: ir.Value, stride: ir.Value) -> ir.Value:
-    """base + index * stride."""
+    """`base` moved by `index` strides."""
     return b.add(base, b.mul(index, stride))
 
 

@@ -7,16 +7,14 @@ Floats are computed in float64 and given back as float32.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.core.ops import Op, RopeParams, UnaryOp
 from engine.core.quants import dequantize
-
-if TYPE_CHECKING:
-    from engine.core.types import TensorType
+from engine.core.types import TensorType
 
 Array = npt.NDArray[Any]
 
@@ -127,12 +125,31 @@ def mul_mat(weight: Array, x: Array) -> Array:
     return _f32(np.matmul(x.astype(np.float64), repeated.swapaxes(-1, -2)))
 
 
-def quantized_activations(x: Array) -> Array:
-    """Rows rounded to 127 steps a block of 32, as a product with quantised weights sees them."""
-    blocks = x.reshape(-1, 32).astype(np.float64)
-    step = np.abs(blocks).max(axis=-1, keepdims=True) / 127.0
-    steps = np.divide(blocks, step, out=np.zeros_like(blocks), where=step > 0)
-    return _f32((np.rint(steps) * step).reshape(x.shape))
+def mul_mat_quantized(
+    kind: TensorType, raw: npt.NDArray[np.uint8], weight: Array, x: Array
+) -> Array:
+    """Multiply with activations rounded as they are for quantised weights.
+
+    Rows of x become 127 steps a block of 32, the step rounded to f16. The part m * sum(x) of q4_1
+    takes the sum of the exact steps, rounded to f16. `weight` is `raw`, dequantised.
+    """
+    q, step, rounded = _steps(x)
+    product = mul_mat(weight, rounded)
+    if kind is not TensorType.Q4_1:
+        return product
+    m = raw.reshape(*weight.shape[:3], -1, 20)[..., 2:4].copy().view(np.float16)[..., 0]
+    sums = (q.sum(axis=-1, keepdims=True) * step).astype(np.float16).astype(np.float64)
+    beside = sums[..., 0] - rounded.reshape(-1, 32).sum(axis=-1)
+    return _f32(product + mul_mat(m, beside.reshape(*x.shape[:3], -1)))
+
+
+def _steps(x: Array) -> tuple[Array, Array, Array]:
+    """Blocks of 32: integers, the exact step, and the values with the step rounded to f16."""
+    blocks = x.reshape(-1, 32).astype(np.float32)
+    largest = np.abs(blocks).max(axis=-1, keepdims=True)
+    inverse = np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0)
+    q, step = np.rint(blocks * inverse).astype(np.float64), largest / np.float32(127)
+    return q, step, (q * step.astype(np.float16).astype(np.float64)).reshape(x.shape)
 
 
 def flash_attn(
@@ -148,12 +165,71 @@ def flash_attn(
     return _f32(np.matmul(weights.astype(np.float64), values.astype(np.float64)).swapaxes(1, 2))
 
 
+def flash_attn_in_halfs(
+    q: Array, k: Array, v: Array, mask: Array | None, factor: float, softcap: float
+) -> Array:
+    """The same as ggml's CPU computes it for short batches: key by key, sums rounded to f16.
+
+    Source: ggml_compute_forward_flash_attn_ext_f16_one_chunk.
+    """
+    _, n_heads, n_tokens, _ = q.shape
+    group = n_heads // k.shape[1]
+    result = np.zeros((1, n_tokens, n_heads, v.shape[3]), dtype=np.float32)
+    for h in range(n_heads):
+        for t in range(n_tokens):
+            bias = np.zeros(k.shape[2]) if mask is None else mask[0, 0, t].astype(np.float64)
+            query = q[0, h, t].astype(np.float16).astype(np.float64)
+            scores = (k[0, h // group].astype(np.float64) @ query) * factor
+            if softcap:
+                scores = softcap * np.tanh(scores / softcap)
+            result[0, t, h] = _attend_in_halfs(scores + bias, v[0, h // group])
+    return result
+
+
+def _attend_in_halfs(scores: Array, values: Array) -> Array:
+    largest, total = -math.inf, 0.0
+    summed = np.zeros(values.shape[1], dtype=np.float16)
+    for score, value in zip(scores, values.astype(np.float32), strict=True):
+        if score == -math.inf:
+            continue
+        weight = math.exp(min(0.0, score - largest))
+        if score > largest:
+            shrink = math.exp(largest - score)
+            total *= shrink
+            summed = (summed * np.float32(shrink)).astype(np.float16)
+            largest = score
+        total += weight
+        summed = (summed + value * np.float32(weight)).astype(np.float16)
+    return summed.astype(np.float32) / np.float32(total)
+
+
 def dequantized(
     tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]
 ) -> Array:
     """A tensor of any type as float32, in numpy's order."""
-    n_elems = math.prod(shape)
-    return dequantize(tensor_type, raw, n_elems).reshape(shape)
+    if tensor_type is TensorType.Q6_K:
+        return _q6_k(raw).reshape(shape)
+    return dequantize(tensor_type, raw, math.prod(shape)).reshape(shape)
+
+
+def _q6_k(raw: npt.NDArray[np.uint8]) -> Array:
+    """Super-blocks of 256: low nibbles [128], two high bits [64], 16 scales i8, d f16.
+
+    Quarter j of a half takes the nibble j // 2 of low bytes 32 (j % 2) on, and bits 2j of the high
+    ones. Source: ggml-quants.c, dequantize_row_q6_K.
+    """
+    blocks = raw.reshape(-1, 210)
+    scales = blocks[:, 192:208].view(np.int8).astype(np.float32)
+    d = blocks[:, 208:210].copy().view(np.float16).astype(np.float32)
+    values = np.zeros((len(blocks), 256), dtype=np.float32)
+    for half in range(2):
+        for j in range(4):
+            start = 64 * half + 32 * (j % 2)
+            low = (blocks[:, start : start + 32] >> (4 * (j // 2))) & 15
+            high = (blocks[:, 128 + 32 * half : 160 + 32 * half] >> (2 * j)) & 3
+            first = 128 * half + 32 * j
+            values[:, first : first + 32] = (low | (high << 4)).astype(np.float32) - 32.0
+    return values * np.repeat(scales, 16, axis=1) * d
 
 
 def _f32(values: Array) -> Array:

@@ -10,8 +10,22 @@ from llvmlite import ir
 from numba import types
 
 from engine.backends.cpu.codegen import (
-    BYTE_BIAS, LANES, Emit, broadcast, call_llvm, constant, counting, dot, half_to_float, indices, load,
-    multiply_add, pointer, strided, variable,
+    BYTE_BIAS,
+    LANES,
+    Emit,
+    at,
+    broadcast,
+    call_llvm,
+    constant,
+    counting,
+    dot,
+    half_to_float,
+    indices,
+    load,
+    multiply_add,
+    pointer,
+    strided,
+    variable,
 )
 from engine.backends.cpu.layout import KIND_Q4_0, KIND_Q4_1, KIND_Q6_K, KIND_Q8_0
 from engine.backends.cpu.simd import I8X16, I8X32, define
@@ -34,38 +48,49 @@ _OFFSETS = ir.VectorType(_FLOAT, 2 * ROW_TILE * BLOCKS_AT_ONCE)
 
 
 def _row_tile(kind: int) -> Emit:
-    """out[r] = row r of blocks . x, for ROW_TILE rows at once; rows past n_rows repeat the last.
+    """out[r] = row r of blocks . x."""
+
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+        w, w_stride, n_rows, x, n_blocks, out = a
+        pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
+        starts = [strided(b, w, row, w_stride) for row in _rows(b, n_rows)]
+        sums = _Sums(b, kind, starts, x, pairs)
+        with counting(b, b.sdiv(n_blocks, _I64(BLOCKS_AT_ONCE))) as step:
+            sums.add(b.mul(step, _I64(BLOCKS_AT_ONCE)), BLOCKS_AT_ONCE)
+        if BLOCKS_AT_ONCE > 1:
+            rest = b.srem(n_blocks, _I64(BLOCKS_AT_ONCE))
+            with b.if_then(b.icmp_signed("!=", rest, _I64(0))):
+                sums.add(b.sub(n_blocks, _I64(1)), 1)
+        _store(b, [sums.total(r) for r in range(ROW_TILE)], out, n_rows)
+
+    return emit
+
+
+def _rows(b: ir.IRBuilder, n_rows: ir.Value) -> list[ir.Value]:
+    """Index of each row of a tile."""
+    last = b.sub(n_rows, _I64(1))
+    inside = [b.icmp_signed("<", _I64(r), n_rows) for r in range(ROW_TILE)]
+    return [b.select(is_inside, _I64(r), last) for r, is_inside in enumerate(inside)]
+
+
+def _store(b: ir.IRBuilder, totals: list[ir.Value], out: ir.Value, n_rows: ir.Value) -> None:
+    """Store in descending order, so that the last row's own value is the one that stays."""
+    for row, total in zip(reversed(_rows(b, n_rows)), reversed(totals), strict=True):
+        b.store(total, pointer(b, strided(b, out, row, _I64(4)), _FLOAT), align=4)
+
+
+def _sum_of_lanes(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    name = f"llvm.vector.reduce.fadd.v{value.type.count}f32"
+    return call_llvm(b, name, _FLOAT, [ir.Constant(_FLOAT, -0.0), value], "reassoc")
+
+
+class _Sums:
+    """The sums of a tile while its code is written.
 
     BLOCKS_AT_ONCE blocks of a row share one dot product. Their scales and offsets (d, m), or for
     formats without m the scale twice, become one vector of all rows that is multiplied by the
     column's pairs (scale, sum).
     """
-
-    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-        w, w_stride, n_rows, x, n_blocks, out = a
-        last = b.sub(n_rows, _I64(1))
-        starts = []
-        for r in range(ROW_TILE):
-            inside = b.icmp_signed("<", _I64(r), n_rows)
-            starts.append(strided(b, w, b.select(inside, _I64(r), last), w_stride))
-        pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
-        work = _RowTile(b, kind, starts, x, pairs)
-        with counting(b, b.sdiv(n_blocks, _I64(BLOCKS_AT_ONCE))) as step:
-            work.add(b.mul(step, _I64(BLOCKS_AT_ONCE)), BLOCKS_AT_ONCE)
-        if BLOCKS_AT_ONCE > 1:
-            rest = b.srem(n_blocks, _I64(BLOCKS_AT_ONCE))
-            with b.if_then(b.icmp_signed("!=", rest, _I64(0))):
-                work.add(b.sub(n_blocks, _I64(1)), 1)
-        for r in reversed(range(ROW_TILE)):
-            inside = b.icmp_signed("<", _I64(r), n_rows)
-            target = strided(b, out, b.select(inside, _I64(r), last), _I64(4))
-            b.store(work.total(r), pointer(b, target, _FLOAT), align=4)
-
-    return emit
-
-
-class _RowTile:
-    """The sums of a row tile while its code is written."""
 
     def __init__(
         self, b: ir.IRBuilder, kind: int, starts: list[ir.Value], x: ir.Value, pairs: ir.Value
@@ -95,9 +120,7 @@ class _RowTile:
     def total(self, r: int) -> ir.Value:
         """The finished sum of row `r`."""
         b = self.b
-        name = f"llvm.vector.reduce.fadd.v{_SUM.count}f32"
-        zero = ir.Constant(_FLOAT, -0.0)
-        total = call_llvm(b, name, _FLOAT, [zero, b.load(self.sums[r])], "reassoc")
+        total = _sum_of_lanes(b, b.load(self.sums[r]))
         offsets = b.load(self.offsets)
         for i in range(BLOCKS_AT_ONCE):
             lane = 2 * BLOCKS_AT_ONCE * r + 2 * i + 1
@@ -146,7 +169,7 @@ class _RowTile:
         b = self.b
         total = b.load(self.sums[r])
         if floats.type.count == _SUM.count:
-            b.store(multiply_add(b, [floats, factor, total), self.sums[r]])
+            b.store(multiply_add(b, [floats, factor, total]), self.sums[r])
         else:
             product = _widened(b, b.fmul(floats, factor), _SUM.count, 1)
             b.store(b.fadd(total, product), self.sums[r])
@@ -164,3 +187,73 @@ def _widened(b: ir.IRBuilder, value: ir.Value, n: int, n_groups: int) -> ir.Valu
     return b.shuffle_vector(value, constant(value.type, 0.0), indices(lanes))
 
 
+def _row_tile_q6_k(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """out[r] = row r of q6_K . x; n_blocks counts blocks of 32, eight a super-block."""
+    w, w_stride, n_rows, x, n_blocks, out = a
+    pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
+    starts = [strided(b, w, row, w_stride) for row in _rows(b, n_rows)]
+    totals = [variable(b, constant(_SUM, 0.0)) for _ in starts]
+    with counting(b, b.sdiv(n_blocks, _I64(8))) as block:
+        here = b.mul(block, _I64(BLOCK_BYTES[KIND_Q6_K]))
+        places = [b.add(start, here) for start in starts]
+        x_here = b.add(x, b.mul(block, _I64(8 * BLOCK)))
+        pairs_here = b.add(pairs, b.mul(block, _I64(8 * 8)))
+        sums = [constant(_SUM, 0.0) for _ in starts]
+        for first in range(0, 8, BLOCKS_AT_ONCE):
+            _add_q6_k(b, sums, places, x_here, pairs_here, first)
+        for place, part, total in zip(places, sums, totals, strict=True):
+            scale = half_to_float(b, load(b, at(b, place, 208), ir.VectorType(_I16, 1)))
+            factor = broadcast(b, b.extract_element(scale, _I32(0)), LANES)
+            b.store(multiply_add(b, [part, factor, b.load(total)]), total)
+    _store(b, [_sum_of_lanes(b, b.load(total)) for total in totals], out, n_rows)
+
+
+def _add_q6_k(
+    b: ir.IRBuilder,
+    sums: list[ir.Value],
+    places: list[ir.Value],
+    x: ir.Value,
+    pairs: ir.Value,
+    first: int,
+) -> None:
+    """Add BLOCKS_AT_ONCE blocks of 32 of a super-block, from block `first` on, without its scale.
+
+    Stored values are 32 too large: the dot product starts at -32 times the sum of x, lane by lane.
+    """
+    n_lanes = 8 * BLOCKS_AT_ONCE
+    floats, ints = ir.VectorType(_FLOAT, n_lanes), ir.VectorType(_I32, n_lanes)
+    column = load(b, at(b, x, BLOCK * first), ir.VectorType(_I8, 4 * n_lanes))
+    too_large = dot(b, constant(ints, 0), constant(column.type, 32), column)
+    start = b.sub(constant(ints, 0), too_large)
+    pair = load(b, at(b, pairs, 8 * first), ir.VectorType(_FLOAT, 2 * BLOCKS_AT_ONCE))
+    x_scale = b.shuffle_vector(pair, pair, indices([2 * (i // 8) for i in range(n_lanes)]))
+    for r, place in enumerate(places):
+        dots = b.sitofp(dot(b, start, _weights_q6_k(b, place, first), column), floats)
+        small = ir.VectorType(_I8, 2 * BLOCKS_AT_ONCE)
+        scales = load(b, at(b, place, 192 + 2 * first), small)
+        wide = b.sitofp(scales, ir.VectorType(_FLOAT, small.count))
+        spread = b.shuffle_vector(wide, wide, indices([i // 4 for i in range(n_lanes)]))
+        sums[r] = multiply_add(b, [dots, b.fmul(spread, x_scale), sums[r]])
+
+
+def _weights_q6_k(b: ir.IRBuilder, place: ir.Value, first: int) -> ir.Value:
+    """6-bit values of BLOCKS_AT_ONCE blocks: four low bits, and two of the bytes at 128."""
+    half, quarter = first // 4, first % 4
+    low_bytes = ir.VectorType(_I8, BLOCK * BLOCKS_AT_ONCE)
+    words = ir.VectorType(_I32, 8 * BLOCKS_AT_ONCE)
+    low = load(b, at(b, place, 64 * half + 32 * (quarter % 2)), low_bytes)
+    low = b.lshr(b.bitcast(low, words), constant(words, 4 * (quarter // 2)))
+    high = load(b, at(b, place, 128 + 32 * half), ir.VectorType(_I32, 8))
+    twice = b.shuffle_vector(high, high, indices([i % 8 for i in range(words.count)]))
+    shifts = [2 * (quarter + i // 8) for i in range(words.count)]
+    moved = b.and_(b.lshr(twice, ir.Constant(words, shifts)), constant(words, 0x03030303))
+    top = b.shl(moved, constant(words, 4))
+    both = b.or_(b.and_(low, constant(words, 0x0F0F0F0F)), top)
+    return b.bitcast(both, low_bytes)
+
+
+row_tile_q4_0 = define(_row_tile(KIND_Q4_0), types.void, *[types.int64] * 6)
+"""(w, row stride, rows, x, blocks, out): writes out [rows], at most ROW_TILE."""
+row_tile_q4_1 = define(_row_tile(KIND_Q4_1), types.void, *[types.int64] * 6)
+row_tile_q8_0 = define(_row_tile(KIND_Q8_0), types.void, *[types.int64] * 6)
+row_tile_q6_k = define(_row_tile_q6_k, types.void, *[types.int64] * 6)

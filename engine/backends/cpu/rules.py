@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from engine.core.devices import BufferTypeFacts
     from engine.core.tensor import Tensor
 
-QUANTIZED = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0})
-"""Block types that kernels read: 32 elements a block."""
+QUANTIZED = frozenset({TensorType.Q4_0, TensorType.Q4_1, TensorType.Q8_0, TensorType.Q6_K})
+"""Block types that kernels read."""
 
 _FLOATS = frozenset({TensorType.F32, TensorType.F16})
 _ROPE_MODES = (0, 2)
@@ -132,7 +132,7 @@ def _is_mul_mat(tensor: Tensor) -> bool:
     weight, x = tensor.src
     if not (_is_f32(tensor, x) and _has_dense_rows(tensor, weight, x)):
         return False
-    return weight.type in _FLOATS or (weight.type in QUANTIZED and weight.ne[0] % 32 == 0)
+    return weight.type in _FLOATS or weight.type in QUANTIZED
 
 
 def _is_flash_attn(tensor: Tensor) -> bool:

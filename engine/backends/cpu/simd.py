@@ -127,10 +127,6 @@ def _load_signed(kind: ir.Type) -> Emit:
     return lambda b, a: b.sext(b.load(pointer(b, a[0], kind), align=1), _I64)
 
 
-def _store_truncated(kind: ir.Type) -> Emit:
-    return lambda b, a: b.store(b.trunc(a[1], kind), pointer(b, a[0], kind), align=1) and None
-
-
 def _load_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     bits = b.load(pointer(b, a[0], _I16), align=1)
     one = b.bitcast(bits, ir.VectorType(_I16, 1))
@@ -141,6 +137,11 @@ def _store_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     one = b.bitcast(a[1], ir.VectorType(_FLOAT, 1))
     bits = b.bitcast(float_to_half(b, one), _I16)
     b.store(bits, pointer(b, a[0], _I16), align=1)
+
+
+def _as_half(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    one = b.bitcast(a[0], ir.VectorType(_FLOAT, 1))
+    return b.extract_element(half_to_float(b, float_to_half(b, one)), _I32(0))
 
 
 def _load_vector(vector: ir.VectorType) -> Emit:
@@ -205,7 +206,6 @@ load_f16: FloatOperation = define(_load_half_scalar, types.float32, types.int64)
 store_i64 = define(_store_scalar, types.void, types.int64, types.int64)
 store_f32 = define(_store_scalar, types.void, types.int64, types.float32)
 store_f16 = define(_store_half_scalar, types.void, types.int64, types.float32)
-store_i8 = define(_store_truncated(_I8), types.void, types.int64, types.int64)
 
 load_f32v = define(_load_vector(F32V.llvm), F32V, types.int64)
 load_f16v = define(_load_halfs(LANES), F32V, types.int64)
@@ -310,6 +310,8 @@ fma = define_like_first(3, multiply_add)
 """a * b + c, rounded once where the processor can."""
 round_to_half = define_like_first(1, lambda b, a: half_to_float(b, float_to_half(b, a[0])))
 """Lanes rounded to what f16 can hold."""
+as_half: FloatOperation = define(_as_half, types.float32, types.float32)
+"""A float rounded to what f16 can hold."""
 larger = define_like_first(2, _larger)
 larger_or_nan = define_like_first(2, _larger_or_nan)
 absolute = define_like_first(1, _absolute)

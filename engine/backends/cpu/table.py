@@ -35,6 +35,7 @@ from engine.core.ops import (
     UnaryParams,
 )
 from engine.core.tensor import Shape, contiguous_strides
+from engine.core.types import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +109,7 @@ class _Writer:
     graph: SplitGraph
     rows: list[Row] = field(default_factory=list)
     shared_bytes: dict[str, int] = field(default_factory=dict)
-    quantized: Tensor | None = None
+    quantized: tuple[Tensor, int] | None = None
     angles: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def node(self, i_node: int, node: Tensor) -> None:
@@ -230,11 +231,12 @@ def _mul_mat(writer: _Writer, i_node: int, node: Tensor) -> None:
         return
     n_blocks = weight.ne[0] // BLOCK
     room = writer.room("quantized", x.n_rows * n_blocks * COLUMN_BYTES_PER_BLOCK)
-    if writer.quantized is not x:
+    half_sums = int(weight.type is TensorType.Q4_1)
+    if writer.quantized != (x, half_sums):
         tensors = {layout.SRC1: writer.tensor(x)}
         parallel = x.n_elems >= PARALLEL_FROM
-        writer.rows.append(Row("quantize", i_node, tensors, (), parallel, room))
-        writer.quantized = x
+        writer.rows.append(Row("quantize", i_node, tensors, (half_sums,), parallel, room))
+        writer.quantized = (x, half_sums)
     own_bytes = LANES * (BLOCK + 4 * BYTE_COLUMNS) + n_blocks * PANEL_BLOCK_BYTES
     writer.add("mul_mat_quant", i_node, node, (kind,), work=work, shared=room, own_bytes=own_bytes)
 

@@ -1,4 +1,4 @@
-"""Register tiles: the inner loops of matrix products, written as LLVM code so that they unroll.
+"""Register tiles over unpacked panels, written as LLVM code so that they unroll: for batches.
 
 A tile is LANES rows (one vector) by N columns. `panel` holds the rows interleaved: for each step
 of the inner dimension one vector with that element of every row. Columns are read through a
@@ -7,31 +7,24 @@ broadcast. Columns at or past `n_cols` repeat the last one, so a tile never need
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 
 from engine.backends.cpu.codegen import (
-    BYTE_BIAS,
     LANES,
-    Emit,
     broadcast,
-    call_llvm,
     constant,
+    counting,
     dot,
     half_to_float,
     indices,
+    load,
+    multiply_add,
     pointer,
+    strided,
     variable,
 )
-from engine.backends.cpu.layout import KIND_Q4_0, KIND_Q4_1, KIND_Q8_0
-from engine.backends.cpu.simd import F32V, I8V, I8X16, I8X32, I32V, define
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from engine.backends.cpu.simd import F32V, I8V, I32V, define
 
 FLOAT_COLUMNS = 8
 """Columns of a float tile: with AVX2's 16 registers, 8 sums, one row vector and a broadcast."""
@@ -66,7 +59,7 @@ def _float_tile(b: ir.IRBuilder, a: list[ir.Value]) -> None:
         row = b.load(pointer(b, strided(b, panel, k, panel_stride), vector), align=4)
         for address, total in zip(xs, sums, strict=True):
             value = b.load(pointer(b, strided(b, address, k, _I64(4)), _FLOAT), align=4)
-            b.store(multiply_add(b, [row, broadcast(b, value, LANES), b.load(total)), total])
+            b.store(multiply_add(b, [row, broadcast(b, value, LANES), b.load(total)]), total)
     for address, total in zip(reversed(outs), reversed(sums), strict=True):
         b.store(b.load(total), pointer(b, address, vector), align=4)
 

@@ -29,6 +29,11 @@ def devices(gpu_mib: int = 13_824) -> list[DeviceFacts]:
     return [replace(gpu, buft=buft, host_buft=None, caps=caps), cpu("CPU", 24_105 * MIB)]
 
 
+def words(text: str) -> str:
+    """The text with ordinary spaces for those that do not break."""
+    return text.replace("\u202f", " ").replace("\u00a0", " ")
+
+
 @functools.cache
 def plans(n_gpu_layers: int = 2, *, op_offload: bool = True, gpu_mib: int = 13_824) -> PlanSetTable:
     """321 splits and 383 copies with the defaults, as real llama.cpp cuts it."""

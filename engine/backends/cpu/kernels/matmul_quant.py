@@ -1,4 +1,7 @@
-"""MUL_MAT with quantised weights: one column at a time, or tiles over an unpacked panel."""
+"""MUL_MAT with quantised weights: one column at a time, or tiles over an unpacked panel.
+
+q6_K always takes one column at a time: its scales change every 16 elements, a panel's every 32.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ import numpy as np
 from engine.backends.cpu.codegen import BYTE_BIAS, LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import nb, ne, own_scratch, param, row_at, share
-from engine.backends.cpu.layout import DST, KIND_Q4_0, KIND_Q4_1, SHARED, SRC0, SRC1
+from engine.backends.cpu.layout import DST, KIND_Q4_0, KIND_Q4_1, KIND_Q6_K, SHARED, SRC0, SRC1
+from engine.backends.cpu.row_tiles import (
+    ROW_TILE,
+    row_tile_q4_0,
+    row_tile_q4_1,
+    row_tile_q6_k,
+    row_tile_q8_0,
+)
 from engine.backends.cpu.simd import (
     bias_bytes,
     load_f16,
@@ -25,11 +35,7 @@ from engine.backends.cpu.simd import (
 from engine.backends.cpu.tiles import (
     BYTE_COLUMNS,
     PANEL_BLOCK_BYTES,
-    ROW_TILE,
     byte_tile,
-    row_tile_q4_0,
-    row_tile_q4_1,
-    row_tile_q8_0,
     store_transposed,
 )
 
@@ -51,6 +57,8 @@ def _rows_by_column(
             row_tile_q4_0(rows, w_stride, count, x, n_blocks, target)
         elif kind == KIND_Q4_1:
             row_tile_q4_1(rows, w_stride, count, x, n_blocks, target)
+        elif kind == KIND_Q6_K:
+            row_tile_q6_k(rows, w_stride, count, x, n_blocks, target)
         else:
             row_tile_q8_0(rows, w_stride, count, x, n_blocks, target)
 
@@ -111,7 +119,7 @@ def _rows_by_tile(p: int, y: int, w: int, x: int, n_blocks: int, n_rows: int, sc
 
 @kernel
 def mul_mat_quant(p: int, ith: int, nth: int) -> int:
-    """Give src0 (q4_0, q4_1, q8_0) [k, n] times src1 as quantised in SHARED; f32 accumulation."""
+    """Give src0 (q4_0, q4_1, q6_K, q8_0) [k, n] times src1 as quantised in SHARED, in f32."""
     kind, n_blocks, n_columns = param(p, 0), ne(p, SRC0, 0) // 32, ne(p, SRC1, 1)
     n2, n3 = ne(p, SRC1, 2), ne(p, SRC1, 3)
     repeat2, repeat3 = n2 // ne(p, SRC0, 2), n3 // ne(p, SRC0, 3)
@@ -124,14 +132,12 @@ def mul_mat_quant(p: int, ith: int, nth: int) -> int:
         i2, i3 = i % n2, i // n2
         x = load_i64(p + SHARED) + i * n_columns * column_bytes
         w, y = row_at(p, SRC0, 0, i2 // repeat2, i3 // repeat3), row_at(p, DST, 0, i2, i3)
-        if n_columns < TILE_FROM_COLUMNS:
+        for r in range(first, end, LANES):
+            count, rows, target = min(LANES, end - r), w + r * w_stride, y + 4 * r
+            if n_columns >= TILE_FROM_COLUMNS and kind != KIND_Q6_K:
+                _rows_by_tile(p, target, rows, x, n_blocks, count, own_scratch(p, ith))
+                continue
             for c in range(n_columns):
-                target, x_c = y + c * nb(p, DST, 1) + 4 * first, x + c * column_bytes
-                rows = w + first * w_stride
-                _rows_by_column(kind, target, rows, w_stride, x_c, n_blocks, end - first)
-        else:
-            for r in range(first, end, LANES):
-                count = min(LANES, end - r)
-                rows = w + r * w_stride
-                _rows_by_tile(p, y + 4 * r, rows, x, n_blocks, count, own_scratch(p, ith))
+                x_c, y_c = x + c * column_bytes, target + c * nb(p, DST, 1)
+                _rows_by_column(kind, y_c, rows, w_stride, x_c, n_blocks, count)
     return 0

@@ -13,6 +13,7 @@ from engine.backends.cpu.layout import (
     KIND_I64,
     KIND_Q4_0,
     KIND_Q4_1,
+    KIND_Q6_K,
     KIND_Q8_0,
     SRC0,
     SRC1,
@@ -27,6 +28,7 @@ from engine.backends.cpu.simd import (
     load_f32,
     load_f32_part,
     load_f32v,
+    load_i8,
     load_i8x16,
     load_i32,
     load_i64,
@@ -99,6 +101,21 @@ def _dequantise(kind: int, y: int, x: int, n: int) -> None:
 
 
 @helper
+def _dequantise_q6_k(y: int, x: int, n: int) -> None:
+    """Write n elements, whole super-blocks of 256, as f32. Source: ggml-quants.c."""
+    for block in range(n // 256):
+        place = x + 210 * block
+        scale = load_f16(place + 208)
+        for i in range(256):
+            half, quarter, j = i // 128, i // 32 % 4, i % 32
+            low = load_i8(place + 64 * half + 32 * (quarter % 2) + j) >> (4 * (quarter // 2))
+            high = load_i8(place + 128 + 32 * half + j) >> (2 * quarter)
+            value = ((low & 15) | ((high & 3) << 4)) - 32
+            factor = scale * np.float32(load_i8(place + 192 + i // 16))
+            store_f32(y + 4 * (256 * block + i), factor * np.float32(value))
+
+
+@helper
 def _load_index(kind: int, place: int) -> int:
     if kind == KIND_I64:
         return load_i64(place)
@@ -122,6 +139,8 @@ def get_rows(p: int, ith: int, nth: int) -> int:
             widen(y, x, n0)
         elif kind == KIND_Q4_0 or kind == KIND_Q4_1 or kind == KIND_Q8_0:
             _dequantise(kind, y, x, n0)
+        elif kind == KIND_Q6_K:
+            _dequantise_q6_k(y, x, n0)
         else:
             _copy_f32(y, x, n0)
     return 0

@@ -2,15 +2,19 @@
 //
 // Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a
 // time are unpacked once for all queries of the item. A group of rows that the mask hides from a
-// query is skipped for it.
+// query is skipped for it. Fewer than 64 queries go the way ggml's CPU does for them: queries and
+// running sums are rounded to half precision (`half_sums`), since its results are the reference.
 // Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
 
 #define MAX_HEAD 256
 #define GROUP 8
+#define HALF_SUMS_BELOW 64
 
 #if defined(KV_F16)
+#define KV_IS_F16 1
 #define load8_kv(row, i) finite8_f16((row) + (i) * 2L)
 #else
+#define KV_IS_F16 0
 #define load8_kv(row, i) load8_f32(row, i)
 #endif
 
@@ -43,6 +47,30 @@ static float8 dots8(const float *query, const float *keys, int dk)
         h += q * READ8(private, keys + 7 * dk + i);
     }
     return sums8(a, b, c, d, e, f, g, h);
+}
+
+// The nearest half-precision values, to even; |x| < 65520.
+static float8 round_half8(float8 x)
+{
+    const uint8 bits = as_uint8(x);
+    const float8 normal = as_float8((bits + 0xFFFu + ((bits >> 13) & 1u)) & 0xFFFFE000u);
+    // Below 2^-14 halves are multiples of 2^-24, as floats from 0.5 on are.
+    const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
+    return select(normal, small, fabs(x) < 6.103515625e-5f);
+}
+
+// out = out * keep + weights . values, rounded to half precision after every step
+static void add_values_half(
+    float *out, float8 weights, float keep, const float *values, int dv)
+{
+    float w[GROUP];
+    WRITE8(private, weights, w);
+    for (int i = 0; i < dv; i += 8) {
+        float8 sum = round_half8(READ8(private, out + i) * keep);
+        for (int r = 0; r < GROUP; r++)
+            sum = round_half8(sum + w[r] * READ8(private, values + r * dv + i));
+        WRITE8(private, sum, out + i);
+    }
 }
 
 // out = out * keep + weights . values
@@ -94,6 +122,7 @@ kernel void flash_attn(
     ulong v_nb1, ulong v_nb2, ulong v_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3,
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap)
 {
+    const int half_sums = KV_IS_F16 && n_queries < HALF_SUMS_BELOW;
     const int first_query = get_global_id(0) * QUERIES;
     const int count = min(QUERIES, n_queries - first_query);
     if (count <= 0) return;
@@ -109,8 +138,10 @@ kernel void flash_attn(
     float top[QUERIES], sum[QUERIES];
     for (int j = 0; j < count; j++) {
         global const char *query = q + (first_query + j) * q_nb1;
-        for (int i = 0; i < dk; i += 8)
-            WRITE8(private, load8_f32(query, i) * scale, queries + j * dk + i);
+        for (int i = 0; i < dk; i += 8) {
+            const float8 part = load8_f32(query, i);
+            WRITE8(private, (half_sums ? round_half8(part) : part) * scale, queries + j * dk + i);
+        }
         for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + j * dv + i);
         top[j] = -INFINITY;
         sum[j] = 0;
@@ -133,7 +164,8 @@ kernel void flash_attn(
             if (new_top == -INFINITY) continue;
             const float keep = exp(top[j] - new_top);
             const float8 weights = exp(logits - new_top);
-            add_values(out + j * dv, weights, keep, values, dv);
+            if (half_sums) add_values_half(out + j * dv, weights, keep, values, dv);
+            else add_values(out + j * dv, weights, keep, values, dv);
             sum[j] = sum[j] * keep + sum8(weights);
             top[j] = new_top;
         }

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.backend.interface import Buffer, Device, Place, SplitGraph
+from engine.backends.cpu.reference import dequantized
 from engine.backends.cpu.reg import create
-from engine.core.quants import dequantize, quantize
+from engine.core.quants import quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 
@@ -43,6 +44,15 @@ class CpuSplit:
         self._bytes[tensor] = raw.reshape(-1)
         return tensor
 
+    def random_blocks(self, kind: TensorType, n: int, k: int) -> Tensor:
+        """A tensor [k, n] of random bits with small scales; for types that nothing here writes."""
+        tensor = Tensor(kind, shape4(k, n))
+        blocks = np.random.default_rng(n + k).integers(0, 256, tensor.n_bytes, dtype=np.uint8)
+        # The scale d stands last in a super-block.
+        blocks.reshape(-1, kind.block_bytes)[:, -2:] = np.array([0.01], np.float16).view(np.uint8)
+        self._bytes[tensor] = blocks
+        return tensor
+
     def graph(self, *nodes: Tensor) -> SplitGraph:
         """The split of these nodes in a fresh buffer; the leafs keep their values."""
         offset, places = 0, {}
@@ -66,10 +76,14 @@ class CpuSplit:
         start = place.offset + tensor.view_offs
         raw = memory[start : start + tensor.n_bytes]
         if tensor.type not in DTYPES:
-            return dequantize(tensor.type, raw, tensor.n_elems).reshape(tensor.ne[::-1])
+            return dequantized(tensor.type, raw, tensor.ne[::-1])
         flat = raw.view(DTYPES[tensor.type])
         strides = tuple(reversed(tensor.nb))
         return np.lib.stride_tricks.as_strided(flat, tensor.ne[::-1], strides).copy()
+
+    def raw(self, leaf: Tensor) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The bytes a leaf was made with."""
+        return self._bytes[leaf]
 
     def compute(self, backend: CpuBackend, *nodes: Tensor) -> np.ndarray[Any, Any]:
         """The values of the last node."""

@@ -32,6 +32,9 @@ WEIGHT_TYPES = [F32, F16, TensorType.Q8_0, TensorType.Q4_0, TensorType.Q4_1]
 NMSE = 1e-6
 # Results that are rounded to float16 once.
 NMSE_F16 = 1e-5
+# Attention of fewer than 64 queries rounds its running sums to float16, as ggml's CPU does.
+NMSE_HALF_SUMS = 1e-5
+HALF_SUMS_BELOW = 64
 
 pytestmark = pytest.mark.gpu
 
@@ -389,6 +392,7 @@ def attention(q, k, v, mask, params):
         (32, 20, 21, 4, 4),
         (256, 3, 5, 2, 1),
         (8, 9, 9, 2, 2),
+        (64, 70, 80, 3, 1),
     ],
 )
 def test_flash_attention_equals_softmax_of_scores(
@@ -415,7 +419,8 @@ def test_flash_attention_equals_softmax_of_scores(
         0.0 if mask is None else hidden,
         params,
     )
-    assert nmse(got[0], want) <= NMSE
+    rounds_sums = cache_type is F16 and n_tokens < HALF_SUMS_BELOW
+    assert nmse(got[0], want) <= (NMSE_HALF_SUMS if rounds_sums else NMSE)
 
 
 def head_view(cache: Tensor, d: int, n_kv: int, n_kv_heads: int) -> Tensor:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from engine.core.devices import DeviceFacts
 from engine.core.summary import DeviceSummary
+
+if TYPE_CHECKING:
+    from engine.core.devices import DeviceFacts
 
 
 def host_memory_bytes() -> int:

@@ -1,0 +1,29 @@
+"""memory: bytes by buffer type and kind, and what does not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.output import print_json
+from engine.cli.parser import add_model, command_parser
+from engine.cli.plan_data import memory_data
+from engine.cli.plan_words import print_memory
+from engine.cli.sessions import planned
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's arguments."""
+    add_model(command_parser(commands, "memory", "bytes by buffer type and kind", execute))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Print the ledger."""
+    plans = planned(args)
+    if args.json:
+        print_json(memory_data(plans))
+    else:
+        print_memory(plans)
+    return 0

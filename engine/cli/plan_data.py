@@ -1,0 +1,67 @@
+"""Plans for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.core.plan import MemoryKind
+
+if TYPE_CHECKING:
+    from engine.core.plan import Batch
+    from engine.core.table import PlanSetTable, PlanTable
+
+
+def plan_data(plans: PlanSetTable, batch: Batch) -> dict[str, Any]:
+    """One plan: its shape, nodes, splits, and the memory that both need."""
+    table = plans.plan(batch)
+    return {
+        "n_tokens": table.shape.n_tokens,
+        "n_kv": table.shape.n_kv,
+        "n_outputs": table.shape.n_outputs,
+        "flash_attn": plans.flash_attn,
+        "nodes": [_node_data(table, node_id) for node_id in range(table.n_nodes)],
+        "splits": splits_data(table),
+        "memory": memory_data(plans),
+    }
+
+
+def _node_data(table: PlanTable, node_id: int) -> dict[str, Any]:
+    slot = table.slot(node_id)
+    return {
+        "id": node_id,
+        "op": table.op[slot],
+        "name": table.name[slot],
+        "ne": [int(n) for n in table.ne[slot]],
+        "type": table.type_label(slot),
+        "backend": table.devices[int(table.backend[slot])].name,
+        "cause": table.tag(slot),
+        "pass": table.cause(slot).kind.step,
+        "split": int(table.split[node_id]),
+    }
+
+
+def splits_data(table: PlanTable) -> list[dict[str, Any]]:
+    """The splits with their inputs."""
+    return [
+        {
+            "id": split_id,
+            "backend": table.devices[int(row["backend"])].name,
+            "start": int(row["start"]),
+            "stop": int(row["stop"]),
+            "reason": table.split_reason(split_id).name.lower(),
+            "inputs": [
+                {"name": table.copy_name(copy_id), "bytes": int(table.copies[copy_id]["bytes"])}
+                for copy_id in range(row["first_copy"], row["first_copy"] + row["n_copies"])
+            ],
+        }
+        for split_id, row in enumerate(table.splits)
+    ]
+
+
+def memory_data(plans: PlanSetTable) -> dict[str, dict[str, int]]:
+    """Bytes by buffer type and kind."""
+    by_type: dict[str, dict[str, int]] = {}
+    for row in plans.memory.rows:
+        kinds = by_type.setdefault(row.buft.name, {kind.value: 0 for kind in MemoryKind})
+        kinds[row.kind.value] += row.n_bytes
+    return by_type

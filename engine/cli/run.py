@@ -1,0 +1,86 @@
+"""run: generate text and measure every split and copy."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.files import check_writable
+from engine.cli.interrupt import stoppable
+from engine.cli.output import print_json
+from engine.cli.parser import add_generation, add_model, command_parser, file_path
+from engine.cli.progress import ProgressLine
+from engine.cli.run_words import print_run, run_data
+from engine.cli.sessions import opened_session
+from engine.core.summary import StopReason
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+CHROME_SUFFIX = ".json"
+STOPPED = 130
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's arguments."""
+    parser = command_parser(commands, "run", "generate text and measure every split", execute)
+    add_model(parser)
+    add_generation(parser)
+    parser.add_argument(
+        "--trace", type=file_path, default=None, metavar="FILE",
+        help="also write a trace: .json is Chrome's form, any other Perfetto's",
+    )  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Generate, print what was measured, write a trace if asked to."""
+    return generate(args, args.trace)
+
+
+def generate(args: argparse.Namespace, trace: Path | None) -> int:
+    """Run, print, and write the trace; a run that was stopped is printed too."""
+    check_writable(trace)
+    line = ProgressLine()
+    echo = TextEcho(args.prompt, line)
+    listeners = {} if args.json else {"on_text": echo}
+    with opened_session(args, line, **listeners) as session:
+        setup = session.setup()
+        if setup.paper_note:
+            print(f"{setup.paper_note}.", file=sys.stderr)
+        job = session.admit()
+        summary = stoppable(
+            lambda: session.run(args.prompt, args.predict, chat=args.chat, setup=setup, job=job),
+            session.ask_stop,
+        )
+        line.clear()
+        if trace is not None:
+            session.export_trace(trace, chrome=trace.suffix == CHROME_SUFFIX)
+    if args.json:
+        print_json(run_data(summary, setup.paper_note))
+    else:
+        echo.end()
+        print_run(summary)
+    return STOPPED if summary.stop_reason is StopReason.STOPPED else 0
+
+
+class TextEcho:
+    """Prints the prompt and what is generated as it comes."""
+
+    def __init__(self, prompt: str, line: ProgressLine) -> None:
+        self._prompt = prompt
+        self._line = line
+        self._has_begun = False
+
+    def __call__(self, text: str) -> None:
+        """Print a piece of text."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._line.clear()
+            print(self._prompt, end="")
+        print(text, end="", flush=True)
+
+    def end(self) -> None:
+        """End the line, and keep it apart from what follows."""
+        if self._has_begun:
+            print("\n")

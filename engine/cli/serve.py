@@ -1,0 +1,22 @@
+"""serve: the engine of a window, which starts it itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.parser import command_parser
+from engine.service.serve import serve_from_environment
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's arguments."""
+    command_parser(commands, "serve", "the engine of a window, which starts it itself", execute)
+
+
+def execute(_args: argparse.Namespace) -> int:
+    """Serve until the window goes away."""
+    serve_from_environment()
+    return 0

@@ -1,0 +1,31 @@
+"""trace: run and write a trace file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.cli.parser import add_generation, add_model, command_parser, file_path
+from engine.cli.run import generate
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's arguments."""
+    parser = command_parser(commands, "trace", "run and write a trace file", execute)
+    add_model(parser)
+    add_generation(parser)
+    parser.add_argument(
+        "-o", "--out", type=file_path, default=Path("trace.pftrace"), metavar="FILE",
+        help="trace file: .json is Chrome's form, any other Perfetto's",
+    )  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run, print what was measured and where the trace is."""
+    exit_code = generate(args, args.out)
+    print(f"Trace in {args.out}", file=sys.stderr if args.json else sys.stdout)
+    return exit_code

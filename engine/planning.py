@@ -1,0 +1,144 @@
+"""Planning: the open model and its plans. It touches no device, so it goes on during a run."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.core.options import Options
+from engine.core.summary import Progress
+from engine.core.table import PlanSetTable, table_of_set
+from engine.errors import ModelError, PlacementError
+from engine.gguf.reader import GgufFile, open_gguf
+from engine.machine import Machine, with_paper_gpu
+from engine.model.fetch import fetch_demo
+from engine.model.manifest import DEMO
+from engine.model.planning import make_planner
+from engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from engine.core.devices import DeviceFacts
+
+DEMO_GPU_LAYERS = 15
+"""Layers the demo puts on the GPU: half, so that both devices have something to show."""
+
+OnProgress = Callable[[Progress], None]
+
+
+class OpenedModel:
+    """A file, opened. `facts` are the devices at that moment: what a plan is a function of."""
+
+    def __init__(self, file: GgufFile, facts: tuple[DeviceFacts, ...], *, is_demo: bool) -> None:
+        self.file = file
+        self.facts = facts
+        self.is_demo = is_demo
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Its tokenizer, made on first use; TextError when it cannot be used."""
+        return Tokenizer.from_metadata(self.file.metadata)
+
+    @property
+    def default_options(self) -> Options:
+        """llama.cpp's defaults; the demo leaves half of its layers on the CPU."""
+        return Options(n_gpu_layers=DEMO_GPU_LAYERS) if self.is_demo else Options()
+
+    def plan_facts(self, options: Options) -> tuple[DeviceFacts, ...]:
+        """The devices to plan for.
+
+        The demo gets a GPU on paper where there is none, so that there is a placement to look at;
+        naming devices in the options asks for real ones.
+        """
+        is_free = self.is_demo and options.devices is None
+        return with_paper_gpu(self.facts) if is_free else self.facts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunSetup:
+    """What a run is made of, as it was when the run was asked for."""
+
+    model: OpenedModel
+    options: Options
+
+    @property
+    def paper_note(self) -> str:
+        """What to tell when the plan names devices that exist on paper only; else nothing."""
+        planned, real = self.model.plan_facts(self.options), self.model.facts
+        names = ", ".join(facts.name for facts in planned if facts not in real)
+        if not names:
+            return ""
+        here = ", ".join(facts.name for facts in real)
+        return f"{names} exists on paper only: this run uses {here}"
+
+
+class Planning:
+    """What is open, and with which options. One thread at a time."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._model: OpenedModel | None = None
+        self.options = Options()
+
+    def read(
+        self, path: str, on_progress: OnProgress, stop_asked: Callable[[], bool]
+    ) -> OpenedModel:
+        """Open a file, or the demo model, which is fetched first; what is open stays.
+
+        Raises:
+            GgufError: the file cannot be read.
+            FetchError: the demo model cannot be fetched.
+            Stopped: `stop_asked` said so.
+        """
+
+        def tell(done: int, total: int, label: str) -> None:
+            on_progress(Progress(label, done, total))
+
+        is_demo = path == DEMO
+        file = open_gguf(fetch_demo(tell, stop_asked) if is_demo else Path(path))
+        return OpenedModel(file, self._machine.facts(), is_demo=is_demo)
+
+    def adopt(self, model: OpenedModel) -> None:
+        """Let this be the open model; the one before is closed."""
+        self.close()
+        self._model = model
+        self.options = model.default_options
+
+    @property
+    def model(self) -> OpenedModel:
+        """The open model; ModelError when there is none."""
+        if self._model is None:
+            raise ModelError("No model is open.", hint="Open a GGUF file first.")
+        return self._model
+
+    def plan(self, options: Options) -> PlanSetTable:
+        """Plan the open model; `options` become those of the next run, unless that fails.
+
+        Raises:
+            ModelError: this version cannot plan the model.
+            PlacementError: options and devices contradict each other.
+        """
+        start_ns = time.monotonic_ns()
+        model = self.model
+        plans = make_planner(model.file, model.plan_facts(options), options).plan_set()
+        self.options = options
+        return table_of_set(plans, time.monotonic_ns() - start_ns)
+
+    def setup(self) -> RunSetup:
+        """What a run needs, now. PlacementError for devices on paper."""
+        if self._machine.is_on_paper:
+            raise PlacementError(
+                "Devices on paper cannot run a model.",
+                "They have no memory and no kernels.",
+                "Leave --virtual out to run on this machine's devices.",
+            )
+        return RunSetup(self.model, self.options)
+
+    def close(self) -> None:
+        """Close the open file."""
+        if self._model is not None:
+            self._model.file.close()
+        self._model, self.options = None, Options()

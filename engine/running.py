@@ -1,0 +1,361 @@
+"""Running: a model on its devices, and what it computes there. One thread at a time uses it.
+
+Two exceptions may be called meanwhile: `StopSwitch.ask` by any thread, `follow` by the thread that
+plans.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.core.options import Options, Redo, redo_of
+from engine.core.summary import Progress, RunState, RunSummary, ScoreStep, StopReason
+from engine.core.table import PlanTable, table_of
+from engine.errors import DeviceError, ExportError, ModelError, Stopped
+from engine.model.context import Logits, ModelContext
+from engine.model.planning import ModelPlanner, make_planner
+from engine.report.run_progress import RunProgress, RunStatus
+from engine.report.run_sums import Generated, run_summary, settled_snapshot
+from engine.report.system import physical_cores
+from engine.report.trace_names import trace_meta
+from engine.text.chat_template import ChatMessage, has_template, render_chat, template_of
+from engine.text.sampling import Sampler, SamplingOptions, gap
+from engine.trace.export.chrome import write_chrome
+from engine.trace.export.perfetto import write_perfetto
+from engine.trace.recorder import Recorder
+from engine.trace.records import StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from engine.core.plan import Plan
+    from engine.machine import Machine
+    from engine.planning import OpenedModel, RunSetup
+    from engine.stopping import StopSwitch
+    from engine.trace.snapshot import TraceSnapshot
+
+MEMORY_HINT = (
+    "Choose a shorter context (-c), a smaller batch (-ub), or another number of layers on the "
+    "device (-ngl), and run again."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Whom a run tells; each is called on the thread that runs."""
+
+    on_progress: Callable[[Progress], None] = lambda _: None
+    on_plan: Callable[[PlanTable], None] = lambda _: None
+    on_text: Callable[[str], None] = lambda _: None
+    on_state: Callable[[RunStatus], None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreResult:
+    """Forced tokens, and the logits after the prompt and after each of them but the last."""
+
+    prompt_tokens: tuple[int, ...]
+    steps: tuple[ScoreStep, ...]
+    logits: tuple[Logits, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Loaded:
+    """A model on its devices, and what it was loaded with."""
+
+    model: OpenedModel
+    options: Options
+    context: ModelContext
+
+    def serves(self, setup: RunSetup) -> bool:
+        """Whether a run can use it as it is."""
+        same_file = self.model is setup.model
+        return same_file and Redo.CONTEXT not in redo_of(self.options, setup.options)
+
+
+class Running:
+    """Loads, runs, and keeps what was loaded and recorded until something else is asked for."""
+
+    def __init__(self, machine: Machine, stop: StopSwitch, listeners: Listeners) -> None:
+        self.recorder = Recorder()
+        self.met_plans: dict[int, PlanTable] = {}
+        self._machine = machine
+        self._stop = stop
+        self._listeners = listeners
+        self._loaded: _Loaded | None = None
+        self._last_setup: RunSetup | None = None
+        self._is_computing = False
+        self._followed = Options()
+        self._follow_lock = threading.Lock()
+
+    # Loading.
+
+    def prepare(self, setup: RunSetup, n_prompt_tokens: int = 0) -> ModelContext:
+        """The model on its devices, loaded again only if the options ask for it.
+
+        Raises:
+            ModelError: the prompt is longer than the context, or the file is not whole.
+            DeviceError: a device refused, or there is not enough memory; nothing stays loaded.
+            Stopped: somebody asked to stop.
+        """
+        if self._loaded is None or not self._loaded.serves(setup):
+            planner = make_planner(setup.model.file, setup.model.facts, setup.options)
+            check_room(n_prompt_tokens, planner.n_ctx)
+            self.drop()
+            self._loaded = _Loaded(setup.model, setup.options, self._load(setup, planner))
+        context = self._loaded.context
+        check_room(n_prompt_tokens, context.planner.n_ctx)
+        context.planner.op_offload = setup.options.op_offload
+        context.set_threads(setup.options.n_threads or physical_cores())
+        return context
+
+    def _load(self, setup: RunSetup, planner: ModelPlanner) -> ModelContext:
+        context = ModelContext(
+            setup.model.file,
+            planner,
+            {device.facts.name: device for device in self._machine.devices()},
+            self.recorder,
+            on_plan=self._remember_plan,
+            stop_address=self._stop.address,
+            stop_asked=self._stop.is_asked,
+        )
+        try:
+            context.load(self._listeners.on_progress)
+        except MemoryError as error:
+            context.dispose()
+            raise out_of_memory() from error
+        except DeviceError as error:
+            context.dispose()
+            hint = " ".join(filter(None, (error.hint, MEMORY_HINT)))
+            raise DeviceError(error.title, error.sentence, hint, error.details) from error
+        except BaseException:
+            context.dispose()
+            raise
+        return context
+
+    def _remember_plan(self, plan: Plan) -> None:
+        table = table_of(plan)
+        self.met_plans[plan.plan_id] = table
+        self._listeners.on_plan(table)
+
+    def drop(self) -> None:
+        """Release the model's memory and streams."""
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None:
+            loaded.context.dispose()
+
+    # What may change during a run.
+
+    def follow(self, options: Options) -> None:
+        """Let a run take op_offload from its next graph on, with a mark in the trace."""
+        with self._follow_lock:
+            self._followed = options
+            self._apply_op_offload()
+
+    def _apply_op_offload(self) -> None:
+        """The lock is held."""
+        if not self._is_computing or self._loaded is None:
+            return
+        planner = self._loaded.context.planner
+        if planner.op_offload != self._followed.op_offload:
+            planner.op_offload = self._followed.op_offload
+            self.recorder.mark(f"op_offload {'on' if planner.op_offload else 'off'}")
+
+    def _apply_threads(self, context: ModelContext) -> None:
+        # Between graphs only: the CPU backend replaces its threads.
+        context.set_threads(self._followed.n_threads or physical_cores())
+
+    @contextmanager
+    def _computing(self, setup: RunSetup, n_prompt_tokens: int) -> Iterator[ModelContext]:
+        """A loaded model without tokens and an empty trace; what it loads stays for the next run.
+
+        A device that refuses in the middle has lost its state: it is loaded anew next time.
+        """
+        context = self.prepare(setup, n_prompt_tokens)
+        context.clear()
+        context.forget_graph()
+        self.met_plans.clear()
+        self.recorder.clear()
+        self._last_setup = setup
+        with self._follow_lock:
+            self._is_computing = True
+            self._apply_op_offload()
+        if setup.paper_note:
+            self.recorder.mark(setup.paper_note)
+        try:
+            yield context
+        except MemoryError as error:
+            self.drop()
+            raise out_of_memory() from error
+        except DeviceError:
+            self.drop()
+            raise
+        finally:
+            with self._follow_lock:
+                self._is_computing = False
+
+    # Computing.
+
+    def run(
+        self, setup: RunSetup, prompt: str, n_predict: int, *, job: int, chat: bool
+    ) -> RunSummary:
+        """Generate up to `n_predict` tokens; a stopped generation is summed up too.
+
+        Raises: what `prepare` does, and TextError.
+        """
+        self._stop.begin(job)
+        progress = RunProgress(self._listeners.on_state)
+        progress.enter(RunState.PREPARING)
+        try:
+            tokens = prompt_tokens(setup.model, prompt, chat=chat)
+            progress.n_prompt_tokens = len(tokens)
+            with self._computing(setup, len(tokens)) as context:
+                reason = self._generate(context, setup, tokens, n_predict, progress)
+            text = setup.model.tokenizer.decode(progress.tokens)
+            generated = Generated(prompt, tokens, progress.tokens, text, reason)
+            return run_summary(generated, self._settled(), self.met_plans)
+        finally:
+            progress.enter(RunState.IDLE)
+
+    def _generate(
+        self,
+        context: ModelContext,
+        setup: RunSetup,
+        tokens: list[int],
+        n_predict: int,
+        progress: RunProgress,
+    ) -> StopReason:
+        tokenizer = setup.model.tokenizer
+        sampler = Sampler(sampling_options(setup.options))
+        stream = tokenizer.stream()
+        try:
+            progress.enter(RunState.PROMPT)
+            logits = context.decode(tokens, StepKind.PROMPT)
+            progress.prompt_done()
+            for _ in range(n_predict):
+                token = sampler.sample(logits)
+                if tokenizer.is_end(token):
+                    return StopReason.END_OF_TEXT
+                progress.add(token)
+                self._listeners.on_text(stream.push(token))
+                if len(progress.tokens) == n_predict:
+                    break
+                if context.n_past >= context.planner.n_ctx:
+                    return StopReason.CONTEXT_FULL
+                self._apply_threads(context)
+                logits = context.decode([token], StepKind.TOKEN)
+                progress.token_done()
+        except Stopped:
+            return StopReason.STOPPED
+        finally:
+            rest = stream.finish()
+            if rest:
+                self._listeners.on_text(rest)
+        return StopReason.LENGTH
+
+    def score(
+        self, setup: RunSetup, prompt: str, tokens: Sequence[int], *, job: int
+    ) -> ScoreResult:
+        """Feed `tokens` after the prompt whatever the model would have chosen.
+
+        Raises: what `prepare` does, TextError, and Stopped.
+        """
+        self._stop.begin(job)
+        start = prompt_tokens(setup.model, prompt)
+        with self._computing(setup, len(start) + len(tokens) - 1) as context:
+            _check_tokens(tokens, context.planner.hparams.n_vocab)
+            logits = context.decode(start, StepKind.PROMPT)
+            steps, seen = [], [logits]
+            for i_token, token in enumerate(tokens):
+                steps.append(ScoreStep(token, int(np.argmax(logits)), gap(logits, token)))
+                if i_token + 1 < len(tokens):
+                    logits = context.decode([token], StepKind.TOKEN)
+                    seen.append(logits)
+        return ScoreResult(tuple(start), tuple(steps), tuple(seen))
+
+    # Traces.
+
+    def _settled(self) -> TraceSnapshot:
+        return settled_snapshot(self.recorder, self.met_plans)
+
+    def export(self, path: Path, *, chrome: bool) -> int:
+        """Write the trace of the last run; bytes written.
+
+        Raises:
+            ExportError: the file cannot be written, or there was no run.
+        """
+        setup = self._last_setup
+        if setup is None:
+            raise ExportError("There is no trace yet.", hint="Run something first.")
+        meta = trace_meta(self.met_plans, setup.options, setup.model.file.path.name)
+        (write_chrome if chrome else write_perfetto)(path, meta, self._settled())
+        return path.stat().st_size
+
+
+def prompt_tokens(model: OpenedModel, prompt: str, *, chat: bool = False) -> list[int]:
+    """Tokens of a prompt, raw or wrapped in the model's chat template; ModelError for none."""
+    tokens = (
+        _chat_tokens(model, prompt)
+        if chat and has_template(model.file.metadata)
+        else model.tokenizer.encode(prompt, add_special=True, parse_special=True)
+    )
+    if not tokens:
+        raise ModelError("The prompt is empty.", hint="Type something to continue from.")
+    return tokens
+
+
+def _chat_tokens(model: OpenedModel, prompt: str) -> list[int]:
+    tokenizer = model.tokenizer
+
+    def text_of(token: int | None) -> str:
+        return "" if token is None else tokenizer.token_text(token)
+
+    rendered = render_chat(
+        template_of(model.file.metadata),
+        [ChatMessage("user", prompt)],
+        add_generation_prompt=True,
+        bos_token=text_of(tokenizer.bos_id),
+        eos_token=text_of(tokenizer.eos_id),
+    )
+    return tokenizer.encode(rendered, add_special=False, parse_special=True)
+
+
+def sampling_options(options: Options) -> SamplingOptions:
+    """The sampler's part of the options; seed -1 is a new one each time."""
+    return SamplingOptions(
+        temp=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        seed=None if options.seed < 0 else options.seed,
+    )
+
+
+def check_room(n_tokens: int, n_ctx: int) -> None:
+    """ModelError when a context cannot take that many tokens."""
+    if n_tokens > n_ctx:
+        raise ModelError(
+            f"The prompt is too long: {n_tokens:,} tokens.",
+            f"The context holds {n_ctx:,}.",
+            "Choose a longer context (-c) or a shorter prompt.",
+        )
+
+
+def _check_tokens(tokens: Sequence[int], n_vocab: int) -> None:
+    bad = next((token for token in tokens if not 0 <= token < n_vocab), None)
+    if bad is not None:
+        raise ModelError(f"There is no token {bad}.", f"The model knows tokens 0 to {n_vocab - 1}.")
+
+
+def out_of_memory() -> DeviceError:
+    """What to say when the computer's memory is used up."""
+    return DeviceError(
+        "There is not enough memory for this run.",
+        "The computer could not give what weights, caches and results need.",
+        MEMORY_HINT,
+    )

@@ -1,0 +1,63 @@
+import numpy as np
+
+from app.models.split_times import split_times
+from app.views.inspector.split_facts import histogram_bins, split_facts
+from tests.app.models import paper_run
+
+
+def facts(split_id, batch="prompt"):
+    plan_set = paper_run.plans()
+    table = getattr(plan_set, batch)
+    times = split_times(paper_run.run_on_paper(plan_set).spans(), table)
+    return split_facts(table, times, split_id)
+
+
+def words(text):
+    return paper_run.words(text)
+
+
+def test_the_card_names_the_split_by_its_nodes_and_layer():
+    assert facts(99).what == "ffn_up-8, ffn_swiglu-8 · layer 8"
+
+
+def test_measured_figures_have_share_size_and_rate():
+    found = facts(99)
+
+    assert found.compute.endswith("ms")
+    assert found.compute_note.endswith("% of prompt")
+    assert words(found.copy_note) == "540 KiB, 5.2 GB/s"
+    assert found.cut_because == "weight on another device"
+
+
+def test_the_same_split_is_compared_over_all_layers():
+    found = facts(99)
+
+    assert found.alike_title == "The same split in 29 layers, n = 29"
+    assert len(found.alike_ns) == 29
+    assert "of the prompt" in found.total
+
+
+def test_a_token_split_is_a_median_and_has_no_like():
+    found = facts(1, "token")
+
+    assert "a token, median of 12" in found.compute_note
+    assert found.alike_title == "No split like it, n = 12"
+
+
+def test_a_split_without_copies_says_so():
+    assert facts(0).copy_note == "nothing is copied in"
+
+
+def test_bins_count_every_split_and_know_the_selected_one():
+    found = facts(99)
+
+    bins = histogram_bins(found.alike_ns, found.own_ns)
+
+    assert bins.counts.sum() == 29
+    assert bins.edges_ns[bins.own] <= found.own_ns <= bins.edges_ns[bins.own + 1]
+
+
+def test_equal_times_still_make_a_histogram():
+    bins = histogram_bins(np.full(4, 5.0), 5.0)
+
+    assert bins.counts.sum() == 4

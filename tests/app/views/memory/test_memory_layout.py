@@ -1,0 +1,131 @@
+from itertools import pairwise
+
+from app.views.memory.facts import MIB, held_twice, memory_facts
+from app.views.memory.layout import Ink, Role, lay_out, spare_text
+from tests.app.models import paper_run
+
+CHAR_PX = 7.0
+
+
+def measure(text):
+    return CHAR_PX * len(text)
+
+
+def made(facts, width=1280, height=72):
+    return lay_out(facts, width, height, measure, measure)
+
+
+def words(layout, line):
+    return [paper_run.words(text.text) for text in layout.lines[line].texts]
+
+
+def test_bars_have_the_exact_bytes_of_the_ledger():
+    facts = memory_facts(paper_run.plans())
+
+    assert [round(device.total / MIB, 2) for device in facts.devices] == [129.43, 105.93]
+
+
+def test_kinds_stand_in_fixed_order_and_touch():
+    shapes = made(memory_facts(paper_run.plans())).lines[1].shapes
+
+    kinds = [shape.payload.kind.value for shape in shapes]
+    assert kinds == ["model", "kv", "compute", "output"]
+    for left, right in pairwise(shapes):
+        assert left.rect.right == right.rect.x
+
+
+def test_all_devices_have_one_scale():
+    facts = memory_facts(paper_run.plans())
+    layout = made(facts)
+
+    scales = []
+    for device, line in zip(facts.devices, layout.lines, strict=True):
+        weights = line.shapes[0]
+        scales.append(weights.rect.width / device.now[weights.payload.kind])
+
+    assert abs(scales[0] - scales[1]) < 1e-12
+
+
+def test_labels_stand_inside_or_after_the_bar_and_none_twice():
+    layout = made(memory_facts(paper_run.plans()))
+
+    inside = [shape.label for line in layout.lines for shape in line.shapes if shape.label]
+    assert inside == ["weights 30.80", "compute 98.25", "weights 92.10", "KV 10.88"]
+    assert "KV 0.38" in words(layout, 0)
+    assert "compute 2.76 · output 0.19" in words(layout, 1)
+
+
+def test_no_text_overlaps_another_or_leaves_the_pane():
+    for plans in (paper_run.plans(), paper_run.plans(-1, gpu_mib=260)):
+        for width in (1024, 1280, 1600):
+            layout = made(memory_facts(plans), width)
+            for line in layout.lines:
+                after = sorted(
+                    (t.rect.x, t.rect.right) for t in line.texts if t.rect.x > line.shapes[0].rect.x
+                )
+                assert after[0][0] >= line.shapes[-1].rect.right
+                assert after[-1][1] <= width
+                for one, other in pairwise(after):
+                    assert one[1] <= other[0] + 1
+
+
+def test_a_far_capacity_is_a_broken_axis_with_what_is_spare():
+    line = made(memory_facts(paper_run.plans())).lines[0]
+
+    assert line.capacity_x is None
+    assert line.break_x is not None
+    assert paper_run.words(line.texts[-1].text) == "13 695 spare of 13 824 MiB"
+
+
+def test_a_near_capacity_is_a_line_at_its_real_place():
+    facts = memory_facts(paper_run.plans(-1, gpu_mib=260))
+    line = made(facts).lines[0]
+
+    device = facts.devices[0]
+    weights = line.shapes[0]
+    per_byte = weights.rect.width / device.now[weights.payload.kind]
+    assert line.break_x is None
+    assert abs(line.capacity_x - weights.rect.x - device.free * per_byte) < 1e-6
+
+
+def test_what_does_not_fit_is_hatched_and_said():
+    facts = memory_facts(paper_run.plans(-1, gpu_mib=180))
+    layout = made(facts, height=92)
+
+    assert layout.lines[0].shapes[-1].role is Role.OVER
+    assert layout.note.ink is Ink.ALERT
+    assert paper_run.words(layout.note.text) == (
+        "Does not fit: OpenCL0 needs 200 MiB and has 180, over by 20 MiB."
+    )
+
+
+def test_a_difference_colours_only_what_changed():
+    facts = memory_facts(paper_run.plans(op_offload=False), paper_run.plans())
+    layout = made(facts)
+
+    roles = [[shape.role for shape in line.shapes] for line in layout.lines]
+    assert roles[0] == [Role.SAME, Role.SAME, Role.SAME, Role.LESS]
+    assert roles[1] == [Role.SAME, Role.SAME, Role.SAME, Role.MORE, Role.SAME]
+    assert "compute \u22121.13" in words(layout, 0)
+    assert "compute +11.25" in words(layout, 1)
+
+
+def test_a_weight_in_two_memories_is_said_once():
+    said = held_twice(paper_run.plans().prompt)
+
+    assert paper_run.words(said) == "token_embd is held twice, 28.69 MiB"
+
+
+def test_unreported_memory_is_said_and_not_drawn():
+    facts = memory_facts(paper_run.plans(gpu_mib=0))
+
+    assert spare_text(facts.devices[0]) == "free memory not reported"
+    line = made(facts).lines[0]
+    assert line.break_x is None
+    assert line.capacity_x is None
+
+
+def test_bars_shrink_to_sixteen_pixels_and_not_further():
+    layout = made(memory_facts(paper_run.plans()), height=40)
+
+    assert all(shape.rect.height == 16 for line in layout.lines for shape in line.shapes)

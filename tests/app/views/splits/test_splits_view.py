@@ -1,0 +1,128 @@
+import pytest
+
+from app.models.splits_rows import Column
+from app.state.app_state import AppState, DiffMode, Selection
+from app.theme.theme import Theme, ThemeChoice
+from app.views import splits
+from tests.app.models import paper_run
+
+
+@pytest.fixture
+def state(qapp):
+    state = AppState()
+    state.set_plans(paper_run.plans())
+    return state
+
+
+@pytest.fixture
+def view(qtbot, state):
+    view = splits.make(state, Theme(ThemeChoice.LIGHT))
+    qtbot.addWidget(view)
+    view.resize(264, 340)
+    view.show()
+    return view
+
+
+def selected_split(view):
+    return view.model.row(view.table.currentIndex().row()).split_id
+
+
+def test_a_row_selects_its_split_and_the_first_computed_node(view, state):
+    view.table.setCurrentIndex(view.model.index(8, Column.ID))
+
+    assert state.selection.split_id == 8
+    assert state.selection.node.name == "attn_out-0"
+
+
+def test_a_selection_from_elsewhere_is_shown_even_where_it_was_folded(view, state):
+    state.select(Selection(split_id=99))
+
+    assert selected_split(view) == 99
+    assert view.table.selectedIndexes()
+
+
+def test_showing_a_selection_does_not_select_again(view, state, qtbot):
+    node = state.shown_plan.key(state.shown_plan.node_ids().__len__() - 1)
+
+    state.select(Selection(node=node, split_id=320))
+
+    assert state.selection.node == node
+
+
+def test_getting_the_focus_selects_nothing(view, state):
+    view.table.setFocus()
+
+    assert state.selection == Selection()
+
+
+def test_a_click_on_a_folded_line_spreads_it_out_and_selects_nothing(view, state):
+    view.table.clicked.emit(view.model.index(13, Column.ID))
+
+    assert view.model.rowCount() == 322
+    assert state.selection == Selection()
+
+
+def test_enter_spreads_out_a_folded_line(view, qtbot):
+    from PySide6.QtCore import Qt
+
+    view.table.setCurrentIndex(view.model.index(13, Column.ID))
+
+    qtbot.keyClick(view.table, Qt.Key.Key_Return)
+
+    assert view.model.rowCount() == 322
+
+
+def test_a_run_sorts_slowest_first_and_adds_a_column(view, state, qtbot):
+    state.set_trace(paper_run.run_on_paper(paper_run.plans()))
+
+    qtbot.waitUntil(lambda: view.model.times is not None)
+
+    assert view.dock_title.right == "slowest first"
+    assert not view.table.isColumnHidden(Column.MS)
+
+
+def test_nodes_give_way_to_names_where_the_table_is_narrow(view, state, qtbot):
+    state.set_trace(paper_run.run_on_paper(paper_run.plans()))
+    qtbot.waitUntil(lambda: view.model.times is not None)
+
+    view.resize(220, 340)
+    assert view.table.isColumnHidden(Column.NODES)
+
+    view.resize(420, 340)
+    assert not view.table.isColumnHidden(Column.NODES)
+
+
+def test_the_title_says_how_many_there_are_and_were(view, state):
+    assert view.dock_title.fact == "321"
+
+    after = paper_run.plans(op_offload=False)
+    state.set_plans(after)
+    state.set_diff(DiffMode(paper_run.plans(), after, "op_offload"))
+
+    assert view.dock_title.fact == "2, were 321"
+
+
+def test_a_header_sorts_figures_falling_first_and_names_rising(view):
+    view.table.horizontalHeader().sectionClicked.emit(Column.KIB)
+    assert view.model.order_words == "by KiB, falling"
+
+    view.table.horizontalHeader().sectionClicked.emit(Column.NAME)
+    assert view.model.order_words == "by first node"
+
+
+def test_without_a_plan_it_says_what_to_do(qtbot):
+    view = splits.make(AppState(), Theme(ThemeChoice.DARK))
+    qtbot.addWidget(view)
+    view.show()
+
+    assert not view.table.isVisible()
+    assert view.dock_title.fact == ""
+
+
+def test_it_paints_in_both_themes(view, state):
+    state.select_node(12)
+    light = view.grab().toImage()
+
+    view._theme.choose(ThemeChoice.DARK)
+
+    assert view.grab().toImage() != light
