@@ -18,7 +18,7 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.main import App, create_app
 from app.theme.text import rate_text
-from engine.cli.commands import print_headline, print_memory, print_splits
+from engine.cli.plan_words import print_headline, print_memory, print_splits
 from engine.service.messages import DEMO, TraceFormat
 
 if TYPE_CHECKING:

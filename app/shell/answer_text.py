@@ -59,10 +59,11 @@ def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
     known = [d for d in devices if d.memory_free]
     needs = {device.name: memory.total(device.name) for device in known}
     for device in known:
-        over = needs[device.name] - device.memory_free
+        need = needs[device.name]
+        over = need - device.memory_free
         if over > 0:
             return (
-                f"**Does not fit:** {device.name} needs {mib(needs[device.name])}{SPACE}MiB and has "
+                f"**Does not fit:** {device.name} needs {mib(need)}{SPACE}MiB and has "
                 f"{mib(device.memory_free)}, over by {mib(over)}{SPACE}MiB."
             )
     asked = [d for d in known if d.type is not DeviceType.CPU] or known

@@ -65,7 +65,7 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 
 DOCKS: tuple[DockSpec, ...] = (
-    DockSpec("layers_dock", _LEFT, (("layers", "Layers"),), (220, 116)),
+    DockSpec("layers_dock", _LEFT, (("layers", "Layers"),), (220, 104)),
     DockSpec("splits_dock", _LEFT, (("splits", "Splits"),), (220, 120)),
     DockSpec("right_dock", _RIGHT, (("inspector", "Why here"), (RUN, "Run")), (320, 200)),
     DockSpec("bottom_dock", _BOTTOM, (("memory", "Memory"),), (400, 72), ((TIMELINE, "Timeline"),)),

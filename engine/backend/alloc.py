@@ -175,7 +175,10 @@ class _Planner:
         state.chunk, state.offset = self.allocators[backend_id].alloc(n_bytes)
 
     def _take_parents_place(self, tensor: Tensor, state: _State) -> bool:
-        """In-place: the first source that nobody else reads and that has the same layout."""
+        """In-place: the first source that nobody else reads and that has the same layout.
+
+        Equal layouts take equal bytes here, so the parent leaves nothing over to free.
+        """
         for parent in tensor.src:
             known = self.state(parent)
             # A view never owns memory, so in-place through a view does not happen (trap T6).
@@ -187,18 +190,8 @@ class _Planner:
                 known.buffer_id, known.chunk, known.offset
             )  # fmt: skip
             known.allocated = False
-            self._free_surplus(tensor, parent, state)
             return True
         return False
-
-    def _free_surplus(self, tensor: Tensor, parent: Tensor, state: _State) -> None:
-        """Give back what the parent's place has beyond the node's need (padding can differ)."""
-        buft = self.bufts[state.buffer_id]
-        parent_bytes = aligned(buft.alloc_bytes(parent), buft.alignment)
-        own_bytes = aligned(buft.alloc_bytes(tensor), buft.alignment)
-        if parent_bytes > own_bytes:
-            allocator = self.allocators[state.buffer_id]
-            allocator.free(state.chunk, state.offset + own_bytes, parent_bytes - own_bytes)
 
     def _forget_reader(self, source: Tensor) -> None:
         state = self.state(source)

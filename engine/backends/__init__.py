@@ -33,7 +33,7 @@ BUILTIN = (
 
 
 def register_builtin(registry: Registry) -> None:
-    """Register every built-in backend; one whose package is missing becomes a state with a reason."""
+    """Register every built-in backend; a missing package is a state with a reason."""
     for builtin in BUILTIN:
         try:
             registry.register(importlib.import_module(builtin.module).create())

@@ -16,12 +16,17 @@ from pathlib import Path
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from typing import TYPE_CHECKING
+
 from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.main import App, create_app
 from engine.core.summary import RunState
 from engine.service.messages import DEMO
+
+if TYPE_CHECKING:
+    from app.state.app_state import RunInfo
 
 N_TOKENS = 96
 STOP_AFTER_TOKENS = 8
@@ -57,9 +62,9 @@ class MeasuredApplication(QApplication):
 class Bench(QObject):
     """Runs the demo prompt once to the end, then `n_stops` times to a Stop."""
 
-    def __init__(self, app: App, n_stops: int) -> None:
+    def __init__(self, app: App, qt: MeasuredApplication, n_stops: int) -> None:
         super().__init__(app.qt)
-        self.app = app
+        self.app, self._qt = app, qt
         self.n_stops = n_stops
         self.stop_ms: list[float] = []
         self._stopped_at = 0.0
@@ -73,10 +78,10 @@ class Bench(QObject):
             QTimer.singleShot(500, self._run)
 
     def _run(self) -> None:
-        self.app.qt.is_measuring = self._is_first
+        self._qt.is_measuring = self._is_first
         self.app.controller.running.start(self.app.window.run_panel.prompt.toPlainText(), N_TOKENS)
 
-    def _run_changed(self, run: object) -> None:
+    def _run_changed(self, run: RunInfo) -> None:
         if self._is_first or self._stopped_at or run.state is not RunState.GENERATING:
             return
         if run.n_tokens >= STOP_AFTER_TOKENS:
@@ -96,7 +101,7 @@ class Bench(QObject):
 def main(n_stops: int) -> None:
     qt = MeasuredApplication()
     app = create_app(exec_app=False)
-    bench = Bench(app, n_stops)
+    bench = Bench(app, qt, n_stops)
     app.controller.open(DEMO)
     app.exec()
     qt.is_measuring = False

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +13,10 @@ from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
 from engine.session import Session
 from engine.trace.records import StepKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -38,8 +41,10 @@ def run_nodes(
     context = session.prepare()
     keep_all_nodes(context.planner)
     # The reserved places would fit this graph too, and they use memory again.
+    assert context._scheduler is not None
     context._scheduler._record = None
     context.decode(tokens, StepKind.PROMPT)
+    assert context._ready is not None
     plan = context._ready.planned.plan
     for node_id, tensor in enumerate(plan.run.nodes):
         yield NodeValue(node_id, tensor, read(context, node_id, tensor))

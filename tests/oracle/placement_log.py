@@ -1,17 +1,21 @@
-"""Render our plans as GGML_SCHED_DEBUG=2 prints them, and compare with a recorded log as strings."""
+"""Render our plans as GGML_SCHED_DEBUG=2 prints them; compare with a log as strings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from engine.core.devices import DeviceFacts
 from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch, BatchShape, MemoryKind, Plan, PlanSet
 from engine.core.tensor import Flag, Tensor
-from engine.gguf.reader import GgufFile
 from engine.model.planning import ModelPlanner, make_planner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from engine.core.devices import DeviceFacts
+    from engine.gguf.reader import GgufFile
 
 MIB = 2**20
 
@@ -83,10 +87,11 @@ class LoggedRun:
     @classmethod
     def of(cls, log: str, n_ctx: int) -> LoggedRun:
         reserved = re.findall(
-            r"graph_reserve: reserving[^\n]*n_tokens = +(\d+), n_seqs = +\d+, n_outputs = +(\d+)", log
+            r"graph_reserve: reserving[^\n]*n_tokens = +(\d+), n_seqs = +\d+, n_outputs = +(\d+)",
+            log,
         )
         shapes = [BatchShape(int(t), n_ctx, int(o)) for t, o in reserved]
-        prompt = int(re.search(r"embd_inp\.size\(\): (\d+)", log).group(1))
+        prompt = int(number_in(r"embd_inp\.size\(\): (\d+)", log))
         n_kv = min(n_ctx, max(256, -(-prompt // 256) * 256))
         shapes.append(BatchShape(prompt, n_kv, 1))
         n_kv = min(n_ctx, max(256, -(-(prompt + 1) // 256) * 256))
@@ -170,12 +175,19 @@ def compare_counts(planner: ModelPlanner, summary: str) -> Iterator[str]:
         ("nodes", (len(prompt.graph.nodes), len(token.graph.nodes))),
         ("splits", (len(prompt.trace.cut.splits), len(token.trace.cut.splits))),
     ):
-        found = re.search(rf"graph[^\n]*{label} = (\d+)(?: / (\d+))?", summary)
-        recorded = (int(found.group(1)), int(found.group(2) or found.group(1)))
+        words = number_in(rf"graph[^\n]*{label} = (\d+(?: / \d+)?)", summary).split(" / ")
+        recorded = (int(words[0]), int(words[-1]))
         if ours != recorded:
             yield f"{label}: ours {ours} recorded {recorded}"
-    offloaded = re.search(r"offloaded (\d+/\d+) layers", summary).group(1)
+    offloaded = number_in(r"offloaded (\d+/\d+) layers", summary)
     n_layer = planner.hparams.n_layer + 1
-    ours = f"{min(planner.placement.n_gpu_layers, n_layer)}/{n_layer}"
-    if ours != offloaded:
-        yield f"offloaded: ours {ours} recorded {offloaded}"
+    n_offloaded = min(planner.placement.n_gpu_layers, n_layer)
+    if f"{n_offloaded}/{n_layer}" != offloaded:
+        yield f"offloaded: ours {n_offloaded}/{n_layer} recorded {offloaded}"
+
+
+def number_in(pattern: str, text: str) -> str:
+    """The group of the first match; an assertion names what is not there."""
+    found = re.search(pattern, text)
+    assert found, f"{pattern} is not in the recording"
+    return found.group(1)

@@ -1,4 +1,4 @@
-"""Forced tokens: our logits never fall short of llama.cpp's recorded choice by more than the bar."""
+"""Forced tokens: our logits keep llama.cpp's recorded choices within the bar."""
 
 import numpy as np
 import pytest
@@ -14,9 +14,7 @@ PLACEMENTS = {
     "cpu": Options(devices=("none",)),
     "opencl all layers": Options(devices=("OpenCL0",)),
     "opencl 15 layers, op_offload on": Options(devices=("OpenCL0",), n_gpu_layers=15),
-    "opencl 15 layers, op_offload from one row on": Options(
-        devices=("OpenCL0",), n_gpu_layers=15
-    ),
+    "opencl 15 layers, op_offload from one row on": Options(devices=("OpenCL0",), n_gpu_layers=15),
     "opencl 15 layers, op_offload off": Options(
         devices=("OpenCL0",), n_gpu_layers=15, op_offload=False
     ),

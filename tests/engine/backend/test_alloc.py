@@ -156,20 +156,6 @@ def test_a_node_in_place_keeps_the_buffer_of_its_source():
     assert plan.chunk_bytes[1] == ()
 
 
-def test_what_a_source_has_beyond_its_heir_is_given_back():
-    """a (quantised, padded) ──► b: same layout, but the padded rest of a is free again."""
-    padded = BufferTypeFacts("CUDA0", alignment=128, pad_row_elems=512)
-    a = Tensor(TensorType.Q4_0, (N, N, 1, 1), name="a", op=build.Op.CONT, src=(graph_input("x"),))
-    b = Tensor(TensorType.Q4_0, (N, N, 1, 1), name="b", op=build.Op.SCALE, src=(a,))
-
-    plan = plan_allocation(alloc_graph(b), (padded,))
-
-    # Both are padded alike here, so nothing is left over and b's place ends where a's does.
-    (_, (source,)), (own, _) = plan.nodes[0], plan.nodes[1]
-    assert own.size_max == padded.alloc_bytes(a)
-    assert source.offset == 0
-
-
 # Lifetimes.
 
 
@@ -362,14 +348,9 @@ def test_the_last_block_is_taken_only_when_no_other_fits():
 def test_best_fit_starts_anew_in_every_chunk():
     """T7: 20 free in chunk 0, 60 free in chunk 1: the later chunk wins, though its block is larger."""
     allocator = ChunkAllocator(alignment=1, max_chunk=100)
-    a = allocator.alloc(20)
-    allocator.alloc(80)
-    b = allocator.alloc(60)
-    allocator.alloc(40)
-    allocator.chunks[0].free.append([99, 1])
-    allocator.chunks[1].free.append([99, 1])
-    allocator.free(*a, 20)
-    allocator.free(*b, 60)
+    (a, _, b, _) = [(size, allocator.alloc(size)) for size in (20, 70, 60, 30)]
+    allocator.free(*a[1], a[0])
+    allocator.free(*b[1], b[0])
 
     assert allocator.alloc(20) == (1, 0)
 
@@ -387,26 +368,22 @@ def test_a_request_above_the_limit_gets_a_chunk_of_its_size():
 
 
 def test_a_chunk_that_need_not_grow_is_preferred():
-    """chunk 0 was used up to 90 and has 50 free at its end, chunk 1 is new at 10."""
+    """Chunk 0 ends at 80 with 20 left; chunk 1 was used up to 90 and is free from 60 on."""
     allocator = ChunkAllocator(alignment=1, max_chunk=100)
-    allocator.alloc(40)
-    big = allocator.alloc(50)
-    allocator.alloc(60)
-    allocator.free(*big, 50)
+    (_, _, c) = [allocator.alloc(size) for size in (80, 60, 30)]
+    allocator.free(*c, 30)
 
-    assert allocator.alloc(30) == (0, 40)
+    assert allocator.alloc(20) == (1, 60)
 
 
 def test_the_chunk_that_grows_least_is_preferred_when_all_must_grow():
-    """chunk 0 ends at 80, chunk 1 at 90 of 100, of a request of 10 chunk 0 grows as much: first wins;
-    freed room at chunk 1's end lets it grow less."""
+    """Chunk 0 would grow from 75 to 85, chunk 1 from 90 to 95."""
     allocator = ChunkAllocator(alignment=1, max_chunk=100)
-    allocator.alloc(60)
-    last = allocator.alloc(20)
-    allocator.alloc(50)
-    allocator.free(*last, 20)
+    (_, b, _, d) = [allocator.alloc(size) for size in (50, 25, 60, 30)]
+    allocator.free(*b, 25)
+    allocator.free(*d, 30)
 
-    assert allocator.alloc(30) == (0, 60)
+    assert allocator.alloc(35) == (1, 60)
 
 
 def test_the_last_chunk_has_no_limit():

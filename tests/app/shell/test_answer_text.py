@@ -1,0 +1,164 @@
+"""The answer: clauses from plans, runs and traces."""
+
+import pytest
+
+from app.shell.answer_text import (
+    COPIES,
+    REST,
+    WAITS,
+    fit_clause,
+    live_clauses,
+    plan_clauses,
+    plan_tooltip,
+    prompt_shares,
+    run_clauses,
+)
+from app.shell.markup import joined, to_plain
+from app.state.app_state import RunInfo
+from app.theme.text import SPACE, THIN
+from engine.core.devices import BufferTypeFacts, DeviceType
+from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
+from engine.core.summary import RunState, RunSummary, StopReason
+from engine.core.table import DeviceRow
+from tests.app.models import paper_run
+
+MIB = 2**20
+
+
+def words(clauses) -> str:
+    return to_plain(joined(clauses)).replace(THIN, " ").replace(SPACE, " ")
+
+
+def summary(**changes) -> RunSummary:
+    values = {
+        "prompt": "hello", "prompt_tokens": (1,) * 73, "tokens": (2,) * 48, "text": "x",
+        "stop_reason": StopReason.LENGTH, "prefill_tokens_per_s": 168.5,
+        "decode_tokens_per_s": 64.0, "prefill_ns": 433_300_000,
+        "decode_step_ns": (15_620_000,) * 47, "prompt_plan_id": 0, "token_plan_id": 1,
+        "splits": (), "copies": (),
+    }  # fmt: skip
+    return RunSummary(**values | changes)
+
+
+def device(name: str, free_mib: int, kind=DeviceType.GPU) -> DeviceRow:
+    return DeviceRow(name, name, "", kind, name, free_mib * MIB, free_mib * MIB, "")
+
+
+def ledger(**mib_by_device: int) -> MemoryLedger:
+    rows = (
+        MemoryRow(BufferTypeFacts(name), name, MemoryKind.MODEL, n * MIB)
+        for name, n in mib_by_device.items()
+    )
+    return MemoryLedger(tuple(rows))
+
+
+def test_the_answer_is_the_designs_sentence():
+    answer = words(plan_clauses(paper_run.plans(), Batch.PROMPT))
+
+    assert answer == (
+        "761 of 936 operations run on OpenCL0, 175 on CPU. It fits, 13.4 GiB to spare. "
+        "321 splits for the prompt, 2 for a token. 95.56 MiB copied per prompt batch, "
+        "5.5 KiB per token."
+    )
+
+
+def test_the_batch_switch_changes_the_answer():
+    assert words(plan_clauses(paper_run.plans(), Batch.TOKEN)).startswith(
+        "For one token, 37 of 936 operations run on OpenCL0, 899 on CPU."
+    )
+
+
+def test_a_change_says_now():
+    plans = paper_run.plans(op_offload=False)
+
+    assert words(plan_clauses(plans, Batch.PROMPT, is_change=True)).startswith(
+        "Now 37 of 936 operations run on OpenCL0"
+    )
+
+
+def test_the_tooltip_counts_views_and_says_that_memory_is_for_the_worst_case():
+    tip = plan_tooltip(paper_run.plans(), Batch.PROMPT)
+
+    assert tip.startswith("936 operations: ")
+    assert "worst case, a full context of 512 tokens" in tip
+
+
+def test_what_does_not_fit_is_named_with_both_figures():
+    clause = fit_clause([device("CUDA0", 11_909)], ledger(CUDA0=12_237))
+
+    assert words([clause]) == (
+        "Does not fit: CUDA0 needs 12 237 MiB and has 11 909, over by 328 MiB."
+    )
+
+
+def test_the_fullest_of_several_gpus_is_named():
+    devices = [device("GPU0", 4000), device("GPU1", 900), device("CPU", 50, DeviceType.CPU)]
+
+    clause = fit_clause(devices, ledger(GPU0=1000, GPU1=500, CPU=10))
+
+    assert words([clause]) == "It fits, 400.00 MiB to spare on GPU1."
+
+
+def test_devices_that_say_nothing_about_memory_make_no_claim():
+    assert fit_clause([device("RPC0", 0)], ledger(RPC0=100)).startswith("No device says")
+
+
+def test_while_it_runs_the_answer_counts():
+    run = RunInfo(
+        state=RunState.GENERATING, n_tokens=12, n_predict=48, prefill_tokens_per_s=168.5,
+        decode_tokens_per_s=64,
+    )  # fmt: skip
+
+    assert words(live_clauses(run)) == (
+        "Prompt 168.5 tok/s. Generating, 12 of 48 tokens, 64.0 tok/s so far."
+    )
+
+
+def test_after_a_run_the_answer_is_speed_and_where_the_time_went():
+    plans = paper_run.plans()
+    spans = paper_run.run_on_paper(plans, 2).spans()
+
+    answer = words(run_clauses(summary(), plans.prompt, spans))
+
+    assert answer.startswith(
+        "Prompt 168.5 tok/s (73 tokens in 433.3 ms). Generation 64.0 tok/s (47 steps, median "
+        "15.62 ms). Of the prompt, "
+    )
+    assert "OpenCL0 computing" in answer
+
+
+def test_shares_add_up_to_the_whole():
+    spans = paper_run.run_on_paper(paper_run.plans(), 1).spans()
+
+    shares = prompt_shares(spans)
+
+    assert set(shares) == {0, 1, COPIES, WAITS, REST}
+    assert sum(shares.values()) == 1000
+
+
+def test_without_spans_nothing_is_said_about_shares():
+    clauses = run_clauses(summary(), paper_run.plans().prompt, None)
+
+    assert "Of the prompt" not in words(clauses)
+
+
+def test_a_stopped_run_says_so_and_speaks_of_no_speed_it_did_not_measure():
+    stopped = summary(
+        stop_reason=StopReason.STOPPED, tokens=(1,), decode_step_ns=(), decode_tokens_per_s=0.0
+    )
+
+    answer = words(run_clauses(stopped, None, None))
+
+    assert answer.endswith("Stopped after 1 token.")
+    assert "Generation" not in answer
+
+
+@pytest.mark.parametrize("n_gpu_layers", [0, 31])
+def test_clauses_name_only_devices_that_compute(n_gpu_layers):
+    plans = paper_run.plans(n_gpu_layers, op_offload=False)
+
+    answer = words(plan_clauses(plans, Batch.PROMPT))
+
+    used = [d.name for d, n in zip(plans.prompt.devices, plans.prompt.nodes_per_device(),
+                                   strict=True) if n]  # fmt: skip
+    assert [name for name in ("OpenCL0", "CPU") if f"on {name}" in answer] == used

@@ -1,0 +1,219 @@
+"""Markup, messages, status, the run panel's and the welcome page's words."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from app.shell.first_selection import first_node
+from app.shell.job_row import count_text
+from app.shell.markup import joined, to_html, to_plain
+from app.shell.messages import died_message, exported_message, failed_message, model_message
+from app.shell.run_panel import DEMO_PROMPT, counts_text, speeds_text
+from app.shell.status_text import file_title, measured_text, status_facts
+from app.shell.welcome import device_words, when_text
+from app.shell.window_commands import command_line
+from app.state.app_state import AppState, RunInfo
+from app.theme.colours import LIGHT, device_style
+from app.theme.text import SPACE, THIN
+from engine.core.devices import DeviceType
+from engine.core.options import Options
+from engine.core.summary import DeviceSummary, ModelSummary, Progress, TensorSummary
+from engine.service.messages import EngineDied, Exported, Failed
+from tests.app.models import paper_run
+
+MODEL = ModelSummary(
+    path="/models/SmolLM2-135M-Instruct.Q4_1.gguf", name="Smollm2", arch="llama",
+    quantization="q4_1", file_bytes=98_362_432, weight_bytes=96_576_768, n_layers=30, n_embd=576,
+    n_head=9, n_head_kv=3, n_vocab=49152, n_ctx_train=8192,
+    tensors=(TensorSummary("token_embd.weight", "q8_0", (576, 49152), 30_081_024),),
+    has_chat_template=True,
+)  # fmt: skip
+
+
+def plain(text: str) -> str:
+    return text.replace(THIN, " ").replace(SPACE, " ")
+
+
+# Markup.
+
+
+def test_a_clause_with_a_comma_goes_on_with_the_sentence_before_it():
+    assert joined(["A is B.", ", and C.", "D."]) == "A is B, and C. D."
+
+
+def test_plain_text_has_no_markup_and_no_gap_where_a_badge_was():
+    assert to_plain("**761** run on {0} GPU, `1 → 2` {less:−319}") == "761 run on GPU, 1 → 2 −319"
+
+
+def test_html_escapes_names_and_shows_badges_of_known_devices_only(qapp):
+    looks = device_style(LIGHT, paper_run.plans().prompt.devices)
+
+    html = to_html("**<b>** {0} {7}", LIGHT, looks, 1.0)
+
+    assert "<b>&lt;b&gt;</b>" in html
+    assert html.count("<img") == 1
+
+
+# Messages.
+
+
+def test_a_truncated_file_is_a_message_with_its_next_step():
+    problem = "x.gguf ends too early. It can be planned, not run.\nTensor 2 of 9.\nUsual cause: a"
+
+    message = model_message(replace(MODEL, run_problem=problem))
+
+    assert message.title == "x.gguf ends too early. It can be planned, not run."
+    assert (message.sentence, message.hint) == ("Tensor 2 of 9.", "Usual cause: a")
+
+
+def test_a_file_that_cannot_be_planned_says_that_its_tensors_are_listed():
+    message = model_message(replace(MODEL, plan_problem="No graph for mamba."))
+
+    assert message.title == "No graph for mamba."
+    assert message.hint == "Its 1 tensors are listed below."
+
+
+def test_a_sound_model_needs_no_message():
+    assert model_message(MODEL) is None
+
+
+def test_a_death_says_what_it_was_doing_what_is_kept_and_offers_one_button():
+    died = EngineDied(-9, "while reading the prompt", "Killed")
+
+    message = died_message(died, restarts=True, kept="Plan and options are unchanged.")
+
+    assert message.title == "The engine stopped while reading the prompt and was restarted."
+    assert message.sentence == "Plan and options are unchanged."
+    assert message.actions == ("run",)
+    assert "exit code -9" in message.text
+
+
+def test_an_engine_that_never_was_ready_is_not_said_to_be_restarted():
+    message = died_message(EngineDied(1), restarts=False, kept="")
+
+    assert message.title == "The engine stopped and was not restarted."
+    assert message.actions == ("restart_engine",)
+
+
+def test_a_failure_keeps_the_engines_words():
+    message = failed_message(Failed(1, "Cannot load x.", "It ends early.", "Fetch it.", "log"))
+
+    assert message.text == "Cannot load x. It ends early.\nFetch it.\nlog"
+
+
+def test_an_export_says_how_large_the_file_is():
+    message = exported_message(Exported(1, Path("/tmp/run.pftrace"), 2 * 2**20))
+
+    assert plain(message.title) == "The trace is written, 2.00 MiB."
+
+
+# Status.
+
+
+@pytest.fixture
+def state(qapp):
+    state = AppState()
+    yield state
+    state.deleteLater()
+
+
+def test_without_a_model_the_status_says_so(state):
+    assert status_facts(state) == ("No model open",)
+    assert measured_text(state) == ""
+
+
+def test_the_status_names_model_context_and_plan(state):
+    state.set_model(MODEL)
+    state.set_plans(replace(paper_run.plans(), plan_ns=21_000_000))
+
+    facts = [plain(fact) for fact in status_facts(state)]
+
+    assert facts == [
+        "SmolLM2-135M-Instruct", "Q4_1 · llama · 30 layers · 92.10 MiB", "context 512",
+        "plan 21.00 ms, exact", "936 nodes",
+    ]  # fmt: skip
+    assert measured_text(state) == "nothing measured yet"
+
+
+def test_lost_records_are_counted(state):
+    state.set_model(MODEL)
+    state.set_trace(replace(paper_run.run_on_paper(paper_run.plans(), 1), lost=3))
+
+    assert measured_text(state) == "3 lost"
+
+
+def test_a_file_without_its_type_in_the_name_keeps_its_name():
+    assert file_title(replace(MODEL, path="/m/tiny.gguf")) == "tiny"
+
+
+# Panels.
+
+
+def test_the_demo_prompt_has_enough_words_for_a_prompt_batch():
+    assert len(DEMO_PROMPT.split()) >= 64
+
+
+def test_speeds_that_were_not_measured_are_not_shown():
+    assert speeds_text(RunInfo()) == ""
+    assert plain(speeds_text(RunInfo(prefill_tokens_per_s=168.5))) == "Prompt 168.5 tok/s"
+
+
+def test_tokens_are_counted_against_those_asked_for():
+    assert counts_text(RunInfo(n_tokens=12, n_predict=48)) == "12 of 48 tokens"
+    assert counts_text(RunInfo()) == ""
+
+
+def test_large_totals_are_bytes_and_small_ones_are_things():
+    assert plain(count_text(Progress("a", 2**20, 2**22))) == "1.00 MiB of 4.00 MiB"
+    assert count_text(Progress("kernels", 3, 40)) == "3 of 40"
+    assert count_text(Progress("a", 0, 0)) == ""
+
+
+def test_a_software_device_says_so():
+    device = DeviceSummary(
+        "OpenCL0", "PoCL 3.1", DeviceType.GPU, 2**30, 2**30, "software, shares host memory"
+    )
+
+    assert plain(device_words(device)) == "PoCL 3.1, software, shares host memory, 1.0 GiB free"
+
+
+@pytest.mark.parametrize(
+    ("iso", "words"),
+    [
+        ("2026-11-29T12:41+00:00", "today 12:41"),
+        ("2026-11-24T12:41+00:00", "Tuesday"),
+        ("2026-11-02T12:41+00:00", "2 Nov"),
+        ("no date", ""),
+    ],
+)
+def test_when_something_was_is_told_as_people_do(iso, words):
+    assert when_text(iso, datetime(2026, 11, 29, 20, tzinfo=UTC)) == words
+
+
+def test_the_command_can_be_pasted_into_a_shell():
+    args = Options(n_gpu_layers=2, op_offload=False).command_args()
+
+    assert command_line("/my models/a.gguf", args) == (
+        "llama-cli -ngl 2 --no-op-offload -m '/my models/a.gguf'"
+    )
+
+
+# First selection.
+
+
+def test_the_first_cpu_operation_of_a_layer_is_selected():
+    plan = paper_run.plans().prompt
+
+    node_id = first_node(plan)
+
+    assert plan.devices[int(plan.backend[plan.slot(node_id)])].name == "CPU"
+    assert int(plan.layer[node_id]) == 0
+    assert not plan.is_view_op[plan.slot(node_id)]
+
+
+def test_without_a_cpu_operation_in_a_layer_the_first_computed_one_is_selected():
+    plan = paper_run.small_plans().prompt
+
+    assert first_node(plan) == 0

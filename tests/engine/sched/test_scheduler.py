@@ -1,0 +1,486 @@
+"""The scheduler and execution on devices that compute nothing: waits, copies, reuse."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from engine.backend.host_buffer import HostBufferType
+from engine.backend.interface import Place
+from engine.backends.null.reg import NullReg
+from engine.core import build
+from engine.core.devices import BackendView, DeviceCaps, DeviceType
+from engine.core.graph import Graph
+from engine.core.plan import Batch, BatchShape
+from engine.core.tensor import Flag, Tensor
+from engine.core.types import TensorType
+from engine.sched.execute import runs
+from engine.sched.planner import layers_of, plan_graph
+from engine.sched.scheduler import Scheduler
+from engine.trace.recorder import Recorder
+from engine.trace.records import SpanFlag, SpanKind
+from tests.engine.sched.drawn import (
+    CPU_BUFT,
+    GPU0_BUFT,
+    GPU1_BUFT,
+    N,
+    blas,
+    cache,
+    cpu,
+    given,
+    gpu,
+    graph_of,
+    matmul,
+    named,
+    norm,
+    weight,
+)
+
+FULL = 4 * N * N
+
+
+class Bench:
+    """A scheduler on null devices that logs every call; weights and caches get places."""
+
+    def __init__(self, *views: BackendView, **caps: bool) -> None:
+        self.calls: list[str] = []
+        facts = [self._facts(view, caps) for view in views]
+        self.views = tuple(
+            BackendView(view.name, device, view.buft)
+            for view, device in zip(views, facts, strict=True)
+        )
+        devices = NullReg(facts, self.calls.append).devices()
+        self.bufts = [device.buffer_type() for device in devices]
+        self.backends = [device.init_backend() for device in devices]
+        self.recorder = Recorder()
+        self.scheduler = Scheduler(self.backends, self.bufts, self.recorder)
+        self.resident: dict[Tensor, Place] = {}
+
+    def _facts(self, view, caps):
+        if view.device.type is DeviceType.CPU:
+            return view.device
+        cpyasync = caps.get("cpyasync", False)
+        return dataclasses.replace(
+            view.device,
+            caps=DeviceCaps(asynchronous=caps.get("asynchronous", False)),
+            copies_async=cpyasync,
+        )
+
+    def plan(self, *outputs: Tensor, **settings):
+        graph = graph_of(*outputs)
+        for leaf in graph.leafs:
+            if leaf.buffer is not None and leaf not in self.resident:
+                buft = next(b for b in self.bufts if b.facts == leaf.buffer.buft)
+                self.resident[leaf] = Place(buft.alloc_buffer(leaf.n_bytes), 0)
+        return plan_graph(
+            graph, self.views, plan_id=7, batch=Batch.PROMPT, shape=BatchShape(N, 256, N),
+            **settings,
+        )  # fmt: skip
+
+    def alloc(self, *outputs: Tensor, **settings):
+        return self.scheduler.alloc_graph(self.plan(*outputs, **settings), self.resident)
+
+    def run(self, *outputs: Tensor, **settings) -> list[str]:
+        """The calls of one computation."""
+        allocated = self.alloc(*outputs, **settings)
+        self.calls.clear()
+        self.scheduler.compute(allocated, step=0)
+        return list(self.calls)
+
+    def spans(self, kind: SpanKind):
+        return self.recorder.snapshot().of_kind(kind)
+
+
+def on_gpu(name, x, buft=GPU0_BUFT):
+    return matmul(name, weight(f"w_{name}", buft), x)
+
+
+def on_cpu(name, x):
+    return matmul(name, weight(f"w_{name}", CPU_BUFT), x)
+
+
+# Waits and copies.
+
+
+def test_a_user_input_waits_for_the_backend_that_reads_it():
+    """x (input) ──► a [GPU0]"""
+    calls = Bench(gpu(), cpu()).run(on_gpu("a", given("x")))
+
+    assert calls == ["synchronize GPU0", f"set_tensor GPU0 n={FULL}", "graph_compute GPU0 n=1:a"]
+
+
+def test_an_activation_waits_for_both_sides_before_a_blocking_copy():
+    """a [CPU] ──► b [GPU0]"""
+    calls = Bench(gpu(), cpu()).run(on_gpu("b", on_cpu("a", given("x"))))
+
+    assert calls == [
+        "graph_compute CPU n=1:a",
+        "synchronize GPU0",
+        "synchronize CPU",
+        "synchronize GPU0",
+        f"set_tensor GPU0 n={FULL}",
+        "graph_compute GPU0 n=1:b",
+    ]
+
+
+def test_a_copy_to_the_host_is_read_from_the_device():
+    """a [GPU0] ──► b [CPU]"""
+    calls = Bench(gpu(), cpu()).run(on_cpu("b", on_gpu("a", given("x"))))
+
+    assert f"get_tensor GPU0 n={FULL}" in calls
+
+
+def test_devices_that_queue_copies_do_not_block_the_host():
+    """a [GPU0] ──► b [GPU1]"""
+    bench = Bench(gpu("GPU0"), gpu("GPU1"), cpu(), asynchronous=True, cpyasync=True)
+
+    calls = bench.run(on_gpu("b", on_gpu("a", given("x")), GPU1_BUFT))
+
+    assert calls[-3:] == [
+        "synchronize GPU1",
+        "cpy_tensor_async GPU0->GPU1 ok",
+        "graph_compute GPU1 n=1:b",
+    ]
+
+
+def test_a_refused_queued_copy_becomes_a_blocking_one():
+    """a [CPU] ──► b [GPU0]: the CPU queues nothing."""
+    bench = Bench(gpu(), cpu(), asynchronous=True, cpyasync=True)
+
+    calls = bench.run(on_gpu("b", on_cpu("a", given("x"))))
+
+    assert "cpy_tensor_async CPU->GPU0 refused" in calls
+    assert calls[-2] == f"set_tensor GPU0 n={FULL}"
+
+
+def test_two_devices_without_a_common_way_bounce_through_the_host():
+    """a [GPU0] ──► b [GPU1]"""
+    calls = Bench(gpu("GPU0"), gpu("GPU1"), cpu()).run(
+        on_gpu("b", on_gpu("a", given("x")), GPU1_BUFT)
+    )
+
+    assert calls[-4:-1] == [
+        "cpy_tensor GPU1 refused", f"get_tensor GPU0 n={FULL}", f"set_tensor GPU1 n={FULL}",
+    ]  # fmt: skip
+
+
+def test_a_split_without_inputs_waits_for_the_backend_before_it():
+    """a [GPU0], then b [CPU], which reads nothing of a: a's memory may be used again."""
+    b = on_cpu("b", given("y"))
+
+    calls = Bench(gpu(), cpu()).run(on_gpu("a", given("x")), b)
+
+    assert calls[-2:] == ["synchronize GPU0", "graph_compute CPU n=1:b"]
+
+
+def test_the_first_split_waits_for_nobody():
+    """a [CPU]"""
+    calls = Bench(gpu(), cpu()).run(on_cpu("a", given("x")))
+
+    assert calls == ["graph_compute CPU n=1:a"]
+
+
+def test_a_source_the_graph_does_not_visit_cannot_be_copied():
+    """base, not in the graph ──► view (a leaf) ──► a [GPU0]: its view is copied, not base itself."""
+    bench = Bench(gpu(), cpu())
+    allocated = bench.alloc(on_gpu("a", given("x")))
+    copy = dataclasses.replace(allocated.plan.trace.cut.copies[0], slot=99)
+    split = dataclasses.replace(allocated.plan.trace.cut.splits[0], inputs=(copy,))
+    cut = dataclasses.replace(allocated.plan.trace.cut, splits=(split,))
+    trace = dataclasses.replace(allocated.plan.trace, cut=cut)
+    broken = dataclasses.replace(allocated, plan=dataclasses.replace(allocated.plan, trace=trace))
+
+    with pytest.raises(AssertionError, match="does not visit"):
+        bench.scheduler.compute(broken, step=0)
+
+
+# Experts.
+
+
+def experts(bench: Bench, used: list[int], n_expert: int = 8) -> list[int]:
+    """Sizes of the pieces of the experts' weight that were copied to GPU0."""
+    experts_weight = weight("experts", CPU_BUFT, N, N, n_expert)
+    ids = cache("ids", CPU_BUFT, len(used), 1)
+    ids.type, ids.nb = TensorType.I32, (4, 4 * len(used), 4 * len(used), 4 * len(used))
+    host = HostBufferType(CPU_BUFT).alloc_buffer(ids.n_bytes or 1)
+    bench.resident[ids] = Place(host, 0)
+    if used:
+        host.set_tensor(0, np.array(used, np.int32).view(np.uint8))
+    picked = named("a", build.mul_mat_id(experts_weight, given("x", N, 1), ids))
+    calls = bench.run(picked)
+    return [int(c.rpartition("n=")[2]) for c in calls if c.startswith("set_tensor_async")]
+
+
+EXPERT = 4 * N * N
+PAD = 512
+
+
+def test_only_runs_of_used_experts_are_copied():
+    """Experts 1, 2, 5, 7 of 8: three pieces, padded except after the last expert."""
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+
+    assert experts(bench, [7, 1, 5, 2, 1]) == [2 * EXPERT + PAD, EXPERT + PAD, EXPERT]
+
+
+def test_all_experts_are_one_piece():
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+
+    assert experts(bench, [0, 1, 2, 3], n_expert=4) == [4 * EXPERT]
+
+
+def test_no_ids_copy_no_expert():
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+
+    assert experts(bench, []) == []
+
+
+def test_an_expert_that_does_not_exist_is_a_developers_mistake():
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+
+    with pytest.raises(AssertionError):
+        experts(bench, [8])
+
+
+def test_experts_that_are_not_the_splits_first_operation_are_copied_whole():
+    """a [GPU0] ──► b (MUL_MAT_ID) ◄── experts [CPU memory]: b joins a's split."""
+    bench = Bench(gpu(offload=1), cpu())
+    a = matmul("a", weight("w", GPU0_BUFT), weight("v", GPU0_BUFT))
+    ids = cache("ids", GPU0_BUFT, 2, N)
+    ids.type = TensorType.I32
+    shaped = build.reshape(a, N, 1, N)
+    b = named("b", build.mul_mat_id(weight("experts", CPU_BUFT, N, N, 4), shaped, ids))
+
+    calls = bench.run(b)
+
+    assert f"set_tensor GPU0 n={4 * EXPERT}" in calls
+
+
+def test_ids_are_read_once_for_several_experts_weights():
+    """up and gate ◄── the same ids: get_tensor of the ids happens once."""
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+    x, ids = given("x", N, 1), cache("ids", CPU_BUFT, 2, 1)
+    ids.type = TensorType.I32
+    up = named("up", build.mul_mat_id(weight("w_up", CPU_BUFT, N, N, 4), x, ids))
+    gate = named("gate", build.mul_mat_id(weight("w_gate", CPU_BUFT, N, N, 4), x, ids))
+
+    calls = bench.run(up, gate)
+
+    assert sum(call.startswith("get_tensor") and call.endswith("n=8") for call in calls) == 2
+    assert sum(call.startswith("set_tensor_async") for call in calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([], []), ([3], [(3, 3)]), ([0, 1, 2], [(0, 2)]), ([1, 2, 5, 7], [(1, 2), (5, 5), (7, 7)])],
+)
+def test_runs_of_consecutive_numbers(numbers, expected):
+    assert runs(numbers) == expected
+
+
+# op_offload.
+
+
+@pytest.mark.parametrize(
+    ("op_offload", "copied"), [(True, ["w_a", "x", "w_b"]), (False, [])], ids=["on", "off"]
+)
+def test_op_offload_decides_whether_weights_are_copied_in(op_offload, copied):
+    """x ──► a ──► b, weights in CPU memory, GPU0 willing."""
+    bench = Bench(gpu(offload=N), cpu())
+    b = on_cpu("b", on_cpu("a", given("x")))
+
+    plan = bench.plan(b, op_offload=op_offload)
+
+    names = [t.name for t in (*plan.graph.leafs, *plan.graph.nodes)]
+    assert [names[copy.slot] for copy in plan.trace.cut.copies] == copied
+
+
+def test_flipping_op_offload_moves_the_next_graph_only():
+    bench = Bench(gpu(offload=N), cpu())
+    b = on_cpu("b", on_cpu("a", given("x")))
+    before = bench.alloc(b)
+
+    after = bench.run(b, op_offload=False)
+    bench.calls.clear()
+    bench.scheduler.compute(before, step=1)
+
+    assert after == ["graph_compute CPU n=2:a,b"]
+    assert [c for c in bench.calls if c.startswith("graph_compute")] == [
+        "graph_compute GPU0 n=1:a", "graph_compute GPU0 n=1:b",
+    ]  # fmt: skip
+
+
+# Buffers and places.
+
+
+def test_an_allocated_graph_can_be_computed_again():
+    bench = Bench(gpu(), cpu())
+    allocated = bench.alloc(on_gpu("a", given("x")))
+    bench.calls.clear()
+
+    bench.scheduler.compute(allocated, step=0)
+    first = list(bench.calls)
+    bench.calls.clear()
+    bench.scheduler.compute(allocated, step=1)
+
+    assert bench.calls == first
+    assert bench.spans(SpanKind.SPLIT)["step"].tolist() == [0, 1]
+
+
+def test_every_split_of_every_graph_has_its_own_uid():
+    bench = Bench(gpu(), cpu())
+    first = bench.alloc(on_cpu("b", on_gpu("a", given("x"))))
+    second = bench.alloc(on_cpu("b", on_gpu("a", given("x"))))
+
+    uids = [split.uid for graph in (first, second) for split in graph.splits]
+
+    assert uids == [1, 2, 3, 4]
+
+
+def test_a_smaller_graph_of_the_same_form_keeps_the_buffers():
+    bench = Bench(gpu(), cpu())
+    bench.scheduler.reserve(bench.plan(on_gpu("a", given("x"))))
+    bench.calls.clear()
+
+    bench.alloc(on_gpu("a", given("x", N, 1)))
+
+    assert [c for c in bench.calls if c.startswith("alloc_buffer")] == [f"alloc_buffer GPU0 {FULL}"]
+
+
+def test_a_larger_graph_waits_for_everybody_and_grows_the_buffers():
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("a", given("x", N, 1)))
+    sizes = bench.scheduler.buffer_bytes()
+    bench.calls.clear()
+
+    bench.alloc(on_gpu("b", on_gpu("a", given("x"))))
+
+    assert bench.calls[2:4] == ["synchronize GPU0", "synchronize CPU"]
+    assert all(new > old for new, old in zip(bench.scheduler.buffer_bytes(), sizes, strict=True))
+
+
+def test_buffers_never_shrink():
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("b", on_gpu("a", given("x"))))
+    sizes = bench.scheduler.buffer_bytes()
+
+    bench.alloc(on_gpu("a", given("x", N, 1)))
+
+    assert bench.scheduler.buffer_bytes() == sizes
+
+
+def test_a_node_in_other_memory_at_the_same_index_reserves_anew():
+    """T14: a [GPU0] then a [CPU]: same counts, same sizes, other memory."""
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("a", given("x")), pins=None)
+    bench.calls.clear()
+
+    bench.alloc(on_cpu("a", given("x")))
+
+    assert "synchronize GPU0" in bench.calls
+
+
+def test_backends_of_one_buffer_type_share_one_buffer():
+    """a [BLAS] and b [CPU]"""
+    bench = Bench(blas(), cpu())
+
+    allocated = bench.alloc(norm("b", on_cpu("a", given("x"))))
+
+    assert bench.scheduler.buffer_bytes()[1] == 0
+    assert len({id(place.buffer) for t, place in allocated.places.items() if not t.buffer}) == 1
+
+
+def test_nothing_is_reserved_before_the_first_graph():
+    assert Bench(gpu(), cpu()).scheduler.buffer_bytes() == (0, 0)
+
+
+def test_a_disposed_scheduler_has_no_buffers():
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("a", given("x")))
+
+    bench.scheduler.dispose()
+
+    assert bench.scheduler.buffer_bytes() == (0, 0)
+
+
+def test_synchronize_asks_every_backend():
+    bench = Bench(gpu("GPU0"), gpu("GPU1"), cpu())
+
+    bench.scheduler.synchronize()
+
+    assert bench.calls == ["synchronize GPU0", "synchronize GPU1", "synchronize CPU"]
+
+
+def test_a_view_is_placed_inside_what_it_views():
+    bench = Bench(gpu(), cpu())
+    a = on_gpu("a", given("x"))
+    view = named("view", build.view(a, (N, N // 2), (4 * N,), 4 * N))
+
+    allocated = bench.alloc(norm("b", view))
+
+    run_a, run_view, _ = allocated.plan.run.nodes
+    assert allocated.place_of(run_view).offset == allocated.place_of(run_a).offset + 4 * N
+    assert allocated.splits[0].place_of(run_view) == allocated.place_of(run_view)
+
+
+# What is recorded.
+
+
+def test_copies_are_recorded_with_what_they_moved():
+    """a ◄── w [CPU memory, offloaded], x (input)"""
+    bench = Bench(gpu(offload=N), cpu())
+
+    bench.run(on_cpu("a", given("x")))
+
+    spans = bench.spans(SpanKind.COPY)
+    assert spans["bytes"].tolist() == [FULL, FULL]
+    assert spans["flags"].tolist() == [SpanFlag.WEIGHT, SpanFlag.USER_INPUT]
+    assert (spans["lane"].tolist(), spans["peer"].tolist()) == ([0, 0], [1, 1])
+    assert set(spans["plan_id"]) == {7}
+
+
+def test_a_copied_activation_has_no_flag():
+    bench = Bench(gpu(), cpu())
+
+    bench.run(on_gpu("b", on_cpu("a", given("x"))))
+
+    assert bench.spans(SpanKind.COPY)["flags"].tolist() == [SpanFlag.NONE]
+
+
+def test_split_spans_follow_the_virtual_clock():
+    bench = Bench(gpu(), cpu())
+
+    bench.run(on_cpu("b", on_gpu("a", given("x"))))
+
+    first, second = bench.spans(SpanKind.SPLIT)
+    assert first["end_ns"] <= second["start_ns"]
+    assert first["end_ns"] > first["start_ns"]
+
+
+# Layers.
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["embd", "norm-0", "attn_norm-0", "norm-1", "node_9"], [-1, 0, 0, 1, 4]),
+        (["cache_k_l3 (view)", "Qcur-2 (reshaped)"], [3, 2]),
+        (["l_out-1", "norm", "result_norm", "result_output"], [1, 4, 4, 4]),
+        (["norm", "Q4-K"], [-1, -1]),
+    ],
+)
+def test_a_nodes_layer_is_in_its_name_or_the_next_name_that_tells_one(names, expected):
+    nodes = tuple(Tensor(TensorType.F32, (1, 1, 1, 1), name=name) for name in names)
+
+    layers = layers_of(Graph(nodes, ()), n_layers=4)
+
+    assert [layers[i] for i in range(len(names))] == expected
+
+
+def test_the_planned_graph_is_left_as_it_was():
+    a = on_gpu("a", given("x"))
+    sources = a.src
+
+    Bench(gpu(), cpu()).run(a)
+
+    assert a.src is sources
+    assert a.flags == Flag.COMPUTE
