@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +89,9 @@ class HeadlessDemo(QObject):
             return
         print_headline(plans)
         print_splits(plans.prompt)
+        print()
         print_memory(plans)
+        print(flush=True)
         self._app.window.actions_["run"].trigger()
 
     def _export(self) -> None:
@@ -96,6 +99,7 @@ class HeadlessDemo(QObject):
         if run.summary is None:
             self._give_up("The demo prompt was not run.")
             return
+        print(f"\n{run.text.strip()}\n", flush=True)
         path = self._out / TRACE_NAME
         self._app.controller.running.export(path, TraceFormat.PERFETTO)
         self._timer.start()
@@ -118,12 +122,12 @@ class HeadlessDemo(QObject):
         self._app.qt.quit()
 
     def _heard(self, message: Message) -> None:
-        pass
+        print(message.text, file=sys.stderr, flush=True)
 
     def _tell(self, progress: Progress | None) -> None:
         label = "" if progress is None else progress.label.rsplit(" ", 1)[0]
         if progress is not None and label != self._label:
-            pass
+            print(f"{progress.label} …", file=sys.stderr, flush=True)
         self._label = label
 
     def _too_long(self) -> None:
@@ -141,13 +145,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = parser.parse_args(argv).out
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError:
+    except OSError as error:
+        print(f"The folder cannot be made: {error.strerror}. {out}", file=sys.stderr)
         return 1
     app = create_app(exec_app=False)
     app.window.resize(*SIZE)
     demo = HeadlessDemo(app, out)
     demo.start()
     app.exec()
-    for _words in demo.outcome.words:
-        pass
+    for words in demo.outcome.words:
+        print(words, flush=True)
     return demo.outcome.exit_code

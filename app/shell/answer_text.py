@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.theme.text import GIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
+from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
 from engine.core.devices import DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
@@ -64,7 +64,7 @@ def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
         if over > 0:
             return (
                 f"**Does not fit:** {device.name} needs {mib(need)}{SPACE}MiB and has "
-                f"{mib(device.memory_free)}, over by {mib(over)}{SPACE}MiB."
+                f"{mib(device.memory_free)}, over by {count(over / MIB)}{SPACE}MiB."
             )
     asked = [d for d in known if d.type is not DeviceType.CPU] or known
     if not asked:

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 LARGEST = 2**24
 """No count of a real model is above this; a larger one is a broken file."""
 
+MOST_LAYERS = 512
+"""llama.cpp's LLAMA_MAX_LAYERS."""
+
+MOST_PER_HEAD = 2**16
+"""Heads, and elements of a head; keeps every size below 2**63 bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hparams:
@@ -33,6 +39,16 @@ class Hparams:
     n_expert: int
     norm_eps: float
     rope: RopeParams
+
+    @property
+    def n_embd_q(self) -> int:
+        """Elements of a row of Q."""
+        return self.n_embd_head * self.n_head
+
+    @property
+    def n_rope_freqs(self) -> int:
+        """Rotations in a head."""
+        return self.rope.n_dims // 2
 
     @property
     def n_embd_kv(self) -> int:
@@ -56,17 +72,17 @@ def read_hparams(file: GgufFile) -> Hparams:
     """The numbers of a model; ModelError names the key that is missing or out of range."""
     reader = _Reader(file.metadata, architecture(file.metadata))
     n_embd = reader.count("embedding_length")
-    n_head = reader.count("attention.head_count")
+    n_head = reader.count("attention.head_count", high=MOST_PER_HEAD)
     if n_embd % n_head:
         raise reader.wrong("attention.head_count", n_head, f"a divisor of {n_embd}")
-    n_embd_head = reader.count("attention.key_length", n_embd // n_head)
+    n_embd_head = reader.count("attention.key_length", n_embd // n_head, high=MOST_PER_HEAD)
     n_head_kv = reader.count("attention.head_count_kv", n_head)
     if n_head % n_head_kv:
         raise reader.wrong("attention.head_count_kv", n_head_kv, f"a divisor of {n_head}")
     n_ctx_train = reader.count("context_length")
     return Hparams(
         arch=reader.arch,
-        n_layer=reader.count("block_count"),
+        n_layer=reader.count("block_count", high=MOST_LAYERS),
         n_ctx_train=n_ctx_train,
         n_embd=n_embd,
         n_ff=reader.count("feed_forward_length"),
@@ -101,7 +117,7 @@ def _rope(reader: _Reader, n_embd_head: int, n_ctx_train: int) -> RopeParams:
 
 def _vocabulary_size(file: GgufFile) -> int:
     tokens = file.metadata.get("tokenizer.ggml.tokens")
-    if tokens is not None and not isinstance(tokens, str | int | float):
+    if tokens is not None and not isinstance(tokens, str | int | float) and len(tokens):
         return len(tokens)
     if "token_embd.weight" in file:
         return file.tensor("token_embd.weight").ne[1]
@@ -119,10 +135,12 @@ class _Reader:
         self._metadata = metadata
         self.arch = arch
 
-    def count(self, key: str, default: int | None = None, *, low: int = 1) -> int:
+    def count(
+        self, key: str, default: int | None = None, *, low: int = 1, high: int = LARGEST
+    ) -> int:
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= LARGEST:
-            raise self.wrong(key, value, f"a whole number from {low} to {LARGEST}")
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise self.wrong(key, value, f"a whole number from {low} to {high}")
         return int(value)
 
     def number(self, key: str, default: float | None = None) -> float:

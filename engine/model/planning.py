@@ -19,7 +19,7 @@ from engine.model.hparams import Hparams, architecture, read_hparams
 from engine.model.kv_cache import KvCache, plan_cache
 from engine.model.memory import ledger
 from engine.model.placement import ModelPlacement, backend_views, place_model
-from engine.model.weights import WeightSet, plan_weights
+from engine.model.weights import WeightSet, check_weights, plan_weights
 from engine.sched.planner import plan_graph
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def make_planner(file: GgufFile, devices: Sequence[DeviceFacts], options: Option
     find_architecture(arch_name)
     hparams = read_hparams(file)
     arch = find_architecture(arch_name, n_expert=hparams.n_expert)
+    check_weights(file, arch.weights, hparams)
     placement = place_model(devices, options, n_layer=hparams.n_layer)
     n_ctx = _context_size(options, hparams)
     n_batch = min(options.n_batch, n_ctx)

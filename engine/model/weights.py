@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.backend.alloc import aligned
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
-from engine.core.tensor import Tensor
+from engine.core.tensor import Shape, Tensor, shape4
 from engine.errors import ModelError
 from engine.model.placement import MemorySpot, ModelPlacement, choose_spot, mapped
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from engine.core.ops import Op
     from engine.gguf.reader import GgufFile, TensorInfo
+    from engine.model.hparams import Hparams
 
 TIED_OUTPUT = "output.weight"
 TOKEN_EMBEDDING = "token_embd.weight"
@@ -32,11 +33,15 @@ class LayerClass(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class WeightKind:
-    """One kind of weight: the pattern of its name, its layer class, the operation that uses it."""
+    """One kind of weight: the pattern of its name, its layer class, the operation that uses it.
+
+    `ne` names the numbers of Hparams that its shape is made of.
+    """
 
     pattern: str
     layer_class: LayerClass
     op: Op
+    ne: tuple[str, ...]
     required: bool = True
 
 
@@ -72,7 +77,7 @@ class WeightSet:
 def plan_weights(
     file: GgufFile, kinds: Sequence[WeightKind], placement: ModelPlacement, *, n_layer: int
 ) -> WeightSet:
-    """Give every weight of the architecture a buffer type; ModelError when one is missing."""
+    """Give every weight a buffer type; `check_weights` has seen that they are all there."""
     planner = _WeightPlanner(file, placement)
     for kind in kinds:
         if kind.layer_class is not LayerClass.REPEATING:
@@ -82,6 +87,37 @@ def plan_weights(
             if kind.layer_class is LayerClass.REPEATING:
                 planner.add(kind, il)
     return planner.finish()
+
+
+def check_weights(file: GgufFile, kinds: Sequence[WeightKind], hparams: Hparams) -> None:
+    """ModelError unless every weight is there with the shape that the model's numbers ask for."""
+    for kind in kinds:
+        ne = shape4(*(getattr(hparams, name) for name in kind.ne))
+        n_layer = hparams.n_layer if "{il}" in kind.pattern else 1
+        for il in range(n_layer):
+            name = kind.pattern.format(il=il)
+            if name in file:
+                _check_shape(file.tensor(name), ne)
+            elif kind.required and not _is_tied(name, file):
+                raise ModelError(
+                    f"The model has no tensor {name}.",
+                    "Its architecture needs one.",
+                    "Convert the model again, or download another copy.",
+                )
+
+
+def _is_tied(name: str, file: GgufFile) -> bool:
+    """Whether the token embedding serves as the output too."""
+    return name == TIED_OUTPUT and TOKEN_EMBEDDING in file
+
+
+def _check_shape(info: TensorInfo, ne: Shape) -> None:
+    if info.ne != ne:
+        raise ModelError(
+            f"The tensor {info.name} does not fit the model's numbers.",
+            f"Its shape is {list(info.ne)}; they ask for {list(ne)}.",
+            "Convert the model again, or download another copy.",
+        )
 
 
 class _WeightPlanner:

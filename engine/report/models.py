@@ -11,6 +11,7 @@ from engine.errors import UserError
 from engine.model.arch import find_architecture
 from engine.model.hparams import architecture, read_hparams
 from engine.model.loader import check_loadable
+from engine.model.weights import check_weights
 from engine.text.chat_template import has_template
 from engine.text.tokenizer import Tokenizer
 
@@ -50,7 +51,8 @@ def model_summary(file: GgufFile) -> ModelSummary:
 def _check_plannable(file: GgufFile) -> None:
     arch = architecture(file.metadata)
     find_architecture(arch)
-    find_architecture(arch, n_expert=read_hparams(file).n_expert)
+    hparams = read_hparams(file)
+    check_weights(file, find_architecture(arch, n_expert=hparams.n_expert).weights, hparams)
 
 
 def _check_runnable(file: GgufFile) -> None:

@@ -27,7 +27,7 @@ def test_op_offload_off_is_told_as_in_the_design():
         "724 nodes move to CPU",
         "splits 321 → 2 -319",
         "copies 383 → 7 -376",
-        "copied 95.56 → 2.76 MiB -92.81",
+        "copied 95.56 → 2.76 MiB -92.80",
     ]
 
 

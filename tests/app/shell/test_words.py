@@ -44,7 +44,7 @@ def test_a_clause_with_a_comma_goes_on_with_the_sentence_before_it():
 
 
 def test_plain_text_has_no_markup_and_no_gap_where_a_badge_was():
-    assert to_plain("**761** run on {0} GPU, `1 → 2` {less:−319}") == "761 run on GPU, 1 → 2 −319"
+    assert to_plain("**761** run on {0} GPU, `1 → 2` {more:+3}") == "761 run on GPU, 1 → 2 +3"
 
 
 def test_html_escapes_names_and_shows_badges_of_known_devices_only(qapp):

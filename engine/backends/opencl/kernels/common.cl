@@ -61,6 +61,16 @@ static float8 finite8_f16(global const char *p) { return vload_half8(0, (global 
 static float finite1_f16(global const char *p) { return vload_half(0, (global const half *)p); }
 #endif
 
+// The nearest half-precision values, to even; |x| < 65520.
+static float8 round_half8(float8 x)
+{
+    const uint8 bits = as_uint8(x);
+    const float8 normal = as_float8((bits + 0xFFFu + ((bits >> 13) & 1u)) & 0xFFFFE000u);
+    // Below 2^-14 halves are multiples of 2^-24, as floats from 0.5 on are.
+    const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
+    return select(normal, small, fabs(x) < 6.103515625e-5f);
+}
+
 // Element access by type, so that one body serves f32 and f16.
 static float load1_f32(global const char *row, long i)
 {

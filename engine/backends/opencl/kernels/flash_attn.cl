@@ -3,7 +3,8 @@
 // Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a
 // time are unpacked once for all queries of the item. A group of rows that the mask hides from a
 // query is skipped for it. Fewer than 64 queries go the way ggml's CPU does for them: queries and
-// running sums are rounded to half precision (`half_sums`), since its results are the reference.
+// running sums are rounded to half precision, key by key (`half_sums`), since its results are the
+// reference.
 // Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
 
 #define MAX_HEAD 256
@@ -49,26 +50,20 @@ static float8 dots8(const float *query, const float *keys, int dk)
     return sums8(a, b, c, d, e, f, g, h);
 }
 
-// The nearest half-precision values, to even; |x| < 65520.
-static float8 round_half8(float8 x)
-{
-    const uint8 bits = as_uint8(x);
-    const float8 normal = as_float8((bits + 0xFFFu + ((bits >> 13) & 1u)) & 0xFFFFE000u);
-    // Below 2^-14 halves are multiples of 2^-24, as floats from 0.5 on are.
-    const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
-    return select(normal, small, fabs(x) < 6.103515625e-5f);
-}
-
-// out = out * keep + weights . values, rounded to half precision after every step
+// Running sums in half precision, key by key: a key that is a new maximum first scales what is there
+// by keep, then weight * value is added; each step is rounded. Where keep is 1 nothing is scaled.
 static void add_values_half(
-    float *out, float8 weights, float keep, const float *values, int dv)
+    float *out, float8 weights, float8 keeps, const float *values, int dv)
 {
-    float w[GROUP];
-    WRITE8(private, weights, w);
+    float weight[GROUP], keep[GROUP];
+    WRITE8(private, weights, weight);
+    WRITE8(private, keeps, keep);
     for (int i = 0; i < dv; i += 8) {
-        float8 sum = round_half8(READ8(private, out + i) * keep);
-        for (int r = 0; r < GROUP; r++)
-            sum = round_half8(sum + w[r] * READ8(private, values + r * dv + i));
+        float8 sum = READ8(private, out + i);
+        for (int r = 0; r < GROUP; r++) {
+            if (keep[r] != 1.0f) sum = round_half8(sum * keep[r]);
+            sum = round_half8(sum + weight[r] * READ8(private, values + r * dv + i));
+        }
         WRITE8(private, sum, out + i);
     }
 }
@@ -88,6 +83,45 @@ static void add_values(float *out, float8 weights, float keep, const float *valu
         sum += weights.s7 * READ8(private, values + 7 * dv + i);
         WRITE8(private, sum, out + i);
     }
+}
+
+// Eight keys in order, as ggml's loop over keys takes them: hidden keys (-inf) change nothing.
+static void add_keys_half(
+    float *out, float *top, float *sum, float8 logits, const float *values, int dv)
+{
+    float logit[GROUP], before[GROUP];
+    WRITE8(private, logits, logit);
+    float highest = *top;
+    for (int r = 0; r < GROUP; r++) {
+        before[r] = highest;
+        highest = fmax(highest, logit[r]);
+    }
+    const float8 tops = READ8(private, before);
+    const int8 is_new = logits > tops;
+    // Either the old maximum shrinks against the new one or the key against the old one.
+    const float8 shrunk = exp(-fabs(logits - tops));
+    const float8 keeps = select((float8)1, shrunk, is_new);
+    float8 weights = select(shrunk, (float8)1, is_new);
+    weights = select(weights, (float8)0, logits == (float8)-INFINITY);
+    add_values_half(out, weights, keeps, values, dv);
+    float keep[GROUP], weight[GROUP];
+    WRITE8(private, keeps, keep);
+    WRITE8(private, weights, weight);
+    for (int r = 0; r < GROUP; r++) *sum = *sum * keep[r] + weight[r];
+    *top = highest;
+}
+
+// Eight keys at once against one new maximum.
+static void add_keys(
+    float *out, float *top, float *sum, float8 logits, const float *values, int dv)
+{
+    const float new_top = fmax(*top, max8(logits));
+    if (new_top == -INFINITY) return;
+    const float keep = exp(*top - new_top);
+    const float8 weights = exp(logits - new_top);
+    add_values(out, weights, keep, values, dv);
+    *sum = *sum * keep + sum8(weights);
+    *top = new_top;
 }
 
 // Rows first..first+7 of k or v; rows past the end repeat the last one.
@@ -140,7 +174,7 @@ kernel void flash_attn(
         global const char *query = q + (first_query + j) * q_nb1;
         for (int i = 0; i < dk; i += 8) {
             const float8 part = load8_f32(query, i);
-            WRITE8(private, (half_sums ? round_half8(part) : part) * scale, queries + j * dk + i);
+            WRITE8(private, half_sums ? round_half8(part) : part, queries + j * dk + i);
         }
         for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + j * dv + i);
         top[j] = -INFINITY;
@@ -157,17 +191,11 @@ kernel void flash_attn(
                 unpack_group(v, v_nb1, first, n_kv, dv, values);
                 unpacked = 1;
             }
-            float8 logits = dots8(queries + j * dk, keys, dk);
+            float8 logits = dots8(queries + j * dk, keys, dk) * scale;
             if (softcap != 0.0f) logits = softcap * tanh(logits);
             logits += bias;
-            const float new_top = fmax(top[j], max8(logits));
-            if (new_top == -INFINITY) continue;
-            const float keep = exp(top[j] - new_top);
-            const float8 weights = exp(logits - new_top);
-            if (half_sums) add_values_half(out + j * dv, weights, keep, values, dv);
-            else add_values(out + j * dv, weights, keep, values, dv);
-            sum[j] = sum[j] * keep + sum8(weights);
-            top[j] = new_top;
+            if (half_sums) add_keys_half(out + j * dv, top + j, sum + j, logits, values, dv);
+            else add_keys(out + j * dv, top + j, sum + j, logits, values, dv);
         }
     }
 
