@@ -54,7 +54,7 @@ class HeadlessDemo(QObject):
         super().__init__(app.qt)
         self._app, self._out = app, out
         self.outcome = Outcome()
-        self._label = ""
+        self._kind = ""
         self._steps: list[Callable[[], None]] = [self._show_plan, self._export, self._finish]
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
@@ -125,10 +125,11 @@ class HeadlessDemo(QObject):
         print(message.text, file=sys.stderr, flush=True)
 
     def _tell(self, progress: Progress | None) -> None:
-        label = "" if progress is None else progress.label.rsplit(" ", 1)[0]
-        if progress is not None and label != self._label:
+        """One line for each kind of work, not for each step of it."""
+        kind = "" if progress is None else progress.label.split(" ", 1)[0]
+        if progress is not None and kind != self._kind:
             print(f"{progress.label} …", file=sys.stderr, flush=True)
-        self._label = label
+        self._kind = kind
 
     def _too_long(self) -> None:
         self._give_up(f"The demo did not end within {LIMIT_S} s.")

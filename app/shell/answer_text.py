@@ -109,12 +109,12 @@ def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans | None
     return tuple(clauses)
 
 
-COPIES, WAITS, REST = -1, -2, -3
+COPIES, WAITS, PLANNING, REST = -1, -2, -3, -4
 """Places in `prompt_shares` that are no lane."""
 
 
 def prompt_shares(spans: Spans) -> dict[int, int]:
-    """Tenths of a percent of the prompt's time by lane, COPIES, WAITS and REST; 1000 in all.
+    """Tenths of a percent of the prompt's time by lane and COPIES .. REST; 1000 in all.
 
     Empty without a prompt step.
     """
@@ -126,7 +126,8 @@ def prompt_shares(spans: Spans) -> dict[int, int]:
     for step in steps:
         for lane in step.lanes:
             amounts[lane.lane] = amounts.get(lane.lane, 0) + lane.exclusive_ns
-    amounts |= {COPIES: parts.copy_ns, WAITS: parts.wait_ns, REST: parts.rest_ns}
+    amounts |= {COPIES: parts.copy_ns, WAITS: parts.wait_ns, PLANNING: parts.plan_ns}
+    amounts[REST] = parts.rest_ns
     return _tenths(amounts)
 
 
@@ -162,7 +163,7 @@ def _shares_clauses(shares: dict[int, int], plan: PlanTable) -> list[str]:
 
 
 def _share_name(key: int, plan: PlanTable) -> str:
-    names = {COPIES: "copies", WAITS: "waits", REST: "between splits"}
+    names = {COPIES: "copies", WAITS: "waits", PLANNING: "planning", REST: "launching"}
     if key in names:
         return names[key]
     return f"{{{key}}} {plan.devices[key].name}"

@@ -152,7 +152,7 @@ class ModelContext:
         start_ns = time.monotonic_ns()
         step, self._step = self._step, self._step + 1
         scheduler = self._live_scheduler()
-        ready = self._graph_for(len(tokens))
+        ready = self._graph_for(len(tokens), step)
         self._set_inputs(ready, tokens)
         scheduler.compute(ready.allocated, step)
         logits = self._read_logits(ready)
@@ -168,7 +168,7 @@ class ModelContext:
         assert self._scheduler is not None, "load() comes first"
         return self._scheduler
 
-    def _graph_for(self, n_tokens: int) -> ReadyGraph:
+    def _graph_for(self, n_tokens: int, step: int) -> ReadyGraph:
         """The graph of this batch; the last one again when its shape and switches are the same."""
         n_kv = self.planner.cache.n_kv(self.n_past + n_tokens)
         shape = BatchShape(n_tokens, n_kv, 1)
@@ -180,11 +180,16 @@ class ModelContext:
             and ready.op_offload == op_offload
         ):
             return ready
+        start_ns = time.monotonic_ns()
         batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
         planned = self.planner.plan(batch, shape)
         allocated = self._live_scheduler().alloc_graph(planned.plan, self._resident.places)
         self._ready = ReadyGraph(planned, allocated, op_offload)
         self._on_plan(planned.plan)
+        self.recorder.span(
+            SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
+            time.monotonic_ns(),
+        )  # fmt: skip
         return self._ready
 
     def _set_inputs(self, ready: ReadyGraph, tokens: Sequence[int]) -> None:

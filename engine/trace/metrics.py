@@ -1,8 +1,8 @@
 """Figures from spans. Pure functions; spans in any order; times in ns, the host's clock.
 
 Time is never counted twice: where spans overlap, the union of their intervals is meant. A step's
-time is divided between computing, copying and waiting in that order, and what none of them covers
-is named `rest`, so that the parts always add up to the wall time.
+time is divided between computing, copying, waiting and planning in that order, and what none of
+them covers is named `rest`, so that the parts always add up to the wall time.
 """
 
 from __future__ import annotations
@@ -36,24 +36,27 @@ class LaneTime:
 class Parts:
     """Disjoint parts of a wall time.
 
-    Where they overlap, computing counts before copying and copying before waiting.
+    Where they overlap, computing counts before copying, copying before waiting, waiting before
+    planning.
     """
 
     compute_ns: int = 0
     copy_ns: int = 0
     wait_ns: int = 0
+    plan_ns: int = 0
     rest_ns: int = 0
 
     @property
     def wall_ns(self) -> int:
         """The sum."""
-        return self.compute_ns + self.copy_ns + self.wait_ns + self.rest_ns
+        return self.compute_ns + self.copy_ns + self.wait_ns + self.plan_ns + self.rest_ns
 
     def __add__(self, other: Parts) -> Parts:
         return Parts(
             self.compute_ns + other.compute_ns,
             self.copy_ns + other.copy_ns,
             self.wait_ns + other.wait_ns,
+            self.plan_ns + other.plan_ns,
             self.rest_ns + other.rest_ns,
         )
 
@@ -305,13 +308,13 @@ def _lane_times(splits: Spans) -> tuple[LaneTime, ...]:
 
 def _parts(spans: Spans, wall_ns: int) -> Parts:
     """Each kind counts with what the kinds before it leave uncovered."""
-    kinds = spans["kind"]
-    compute_ns = _union_of(spans[kinds == SpanKind.SPLIT])
-    with_copies_ns = _union_of(spans[np.isin(kinds, (SpanKind.SPLIT, SpanKind.COPY))])
-    all_ns = _union_of(spans[np.isin(kinds, (SpanKind.SPLIT, SpanKind.COPY, SpanKind.WAIT))])
+    order = (SpanKind.SPLIT, SpanKind.COPY, SpanKind.WAIT, SpanKind.PLAN)
+    reaches = [_union_of(spans[np.isin(spans["kind"], order[: i + 1])]) for i in range(len(order))]
+    compute_ns, with_copies_ns, with_waits_ns, all_ns = reaches
     return Parts(
         compute_ns=compute_ns,
         copy_ns=with_copies_ns - compute_ns,
-        wait_ns=all_ns - with_copies_ns,
+        wait_ns=with_waits_ns - with_copies_ns,
+        plan_ns=all_ns - with_waits_ns,
         rest_ns=wall_ns - all_ns,
     )

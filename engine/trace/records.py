@@ -25,7 +25,9 @@ class SpanKind(enum.IntEnum):
     NODE = 3
     """One node on `lane`; index = node id. CPU only, unless the intrusive mode is on."""
     STEP = 4
-    """One graph from inputs set to logits read; index = step id; bytes = tokens in it."""
+    """One graph from its planning to logits read; index = step id; bytes = tokens in it."""
+    PLAN = 5
+    """The host planning and allocating a batch shape that is new; index = step id."""
 
 
 class StepKind(enum.IntEnum):
@@ -36,12 +38,12 @@ class StepKind(enum.IntEnum):
 
 
 HOST_LANE = 255
-"""The lane of spans that belong to no device: steps."""
+"""The lane of spans that belong to no device: steps and planning."""
 
 SPAN_DTYPE = np.dtype(
     [
         ("kind", "u1"),  # SpanKind
-        ("lane", "u1"),  # backend_id, HOST_LANE for steps
+        ("lane", "u1"),  # backend_id, HOST_LANE for steps and planning
         ("peer", "u1"),  # COPY: backend_id of the source; STEP: StepKind; else 255
         ("flags", "u1"),  # SpanFlag
         ("plan_id", "i4"),

@@ -46,5 +46,9 @@ def make_app(qtbot, settings):
 def ready_app(make_app, qtbot):
     """Return a window whose real engine is ready."""
     app = make_app()
-    qtbot.waitUntil(lambda: app.controller.is_ready, timeout=60_000)
+    messages = app.window.messages
+
+    qtbot.waitUntil(lambda: app.controller.is_ready or bool(messages.messages), timeout=60_000)
+
+    assert app.controller.is_ready, messages.messages[0].text
     return app

@@ -55,16 +55,24 @@ def check_of(spans: Spans, steps: list[int]) -> SumCheck | None:
 def check_text(check: SumCheck) -> str:
     """The figures in hundredths of a ms; what no part covers is named, so that they add up."""
     parts = check.parts
-    compute, copies, waits, wall = (
+    compute, copies, waits, planning, wall = (
         round(ns / _UNIT_NS)
-        for ns in (parts.compute_ns, parts.copy_ns, parts.wait_ns, parts.wall_ns)
+        for ns in (
+            parts.compute_ns,
+            parts.copy_ns,
+            parts.wait_ns,
+            parts.plan_ns,
+            parts.wall_ns,
+        )
     )
-    rest = wall - compute - copies - waits
+    rest = wall - compute - copies - waits - planning
     terms = [
         f"{plural(check.n_splits, 'split')} {_ms(compute)}",
         f"{_copies_word(check.n_copies)} {_ms(copies)}",
         f"waits {_ms(waits)}",
     ]
+    if planning:
+        terms.append(f"planning {_ms(planning)}")
     if rest:
         terms.append(f"rest {_ms(rest)}")
     return f"{'  +  '.join(terms)}  =  {_ms(wall)}{SPACE}ms wall, {check.word}"

@@ -19,10 +19,11 @@ from engine.backend.interface import (
     SplitGraph,
 )
 from engine.backends.opencl.buffer import OpenClBuffer
-from engine.backends.opencl.encode import KernelCall, ceil_div, encode
+from engine.backends.opencl.encode import KernelCall, ceil_div
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import CommandEvent, StreamEvent
-from engine.core.ops import EMPTY_OPS
+from engine.backends.opencl.scratch import Scratch
+from engine.backends.opencl.split import encode_split
 from engine.errors import Stopped
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class OpenClBackend(Backend):
         self.name = device.name
         self.device: OpenClDevice = device
         self._queue = cl.CommandQueue(device.context, device.handle, properties=PROFILING)
+        self._scratch = Scratch(device.buffer_type())
         self._unfinished: deque[CommandEvent] = deque()
         self._stop_word: ctypes.c_int64 | None = None
 
@@ -151,16 +153,17 @@ class OpenClBackend(Backend):
         warm_up(self, on_progress)
 
     def dispose(self) -> None:
-        """Finish the queue and let every callback come; buffers stay with the device."""
+        """Finish the queue and let every callback come; buffers stay but for the scratch."""
         self.synchronize()
+        self._scratch.release()
         self.device.events.callbacks.wait_until_paid()
 
     def _compile(self, graph: SplitGraph) -> tuple[Launch, ...]:
-        nodes = (n for n in graph.nodes if n.op not in EMPTY_OPS and n.n_elems > 0)
         with driver_errors(self.name, "prepare its kernels"):
-            return tuple(
-                self._bind(encode(node, graph.place_of, self.device.tuning)) for node in nodes
+            calls = encode_split(
+                graph.nodes, graph.place_of, self.device.tuning, self._scratch.place
             )
+            return tuple(self._bind(call) for call in calls)
 
     def _bind(self, call: KernelCall) -> Launch:
         """The call with its kernel found, buffers and numbers as the driver takes them."""

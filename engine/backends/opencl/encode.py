@@ -30,6 +30,8 @@ P = TypeVar("P")
 
 TILE_ROWS = 4
 """TILE_ROWS of mul_mat.cl."""
+ROUND_BLOCK = 32
+"""BLOCK of round_rows.cl."""
 MAX_INT = 2**31
 MIN_SET_ELEMS = 256
 """Elements that an item of SET_ROWS writes at least, so that one-element rows share an item."""
@@ -243,11 +245,21 @@ def rope_factors(params: RopeParams) -> tuple[float, float, float, float, float,
 
 
 def _mul_mat(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
-    weight, x = node.src
+    x = node.src[1]
+    return encode_mul_mat(node, place_of, tuning, x=x, x_place=place_of(x))
+
+
+def encode_mul_mat(
+    node: Tensor, place_of: PlaceOf, tuning: Tuning, *, x: Tensor, x_place: Place
+) -> KernelCall:
+    """The launch of a matmul whose activations are read from `x_place`, laid out as `x` is."""
+    weight = node.src[0]
     n_columns = x.ne[1]
     n_batches = x.ne[2] * x.ne[3]
     arguments = (
-        *_pairs(place_of, weight, x, node),
+        *_pairs(place_of, weight),
+        *_pair(x_place),
+        *_pairs(place_of, node),
         *_ints(weight.ne[0], weight.ne[1], n_columns, x.ne[2]),
         *_ints(x.ne[2] // weight.ne[2], x.ne[3] // weight.ne[3]),
         *_strides(weight, x, node),
@@ -259,6 +271,19 @@ def _mul_mat(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
     columns = min(tuning.tile_columns, n_columns)
     items = (ceil_div(weight.ne[1], TILE_ROWS), ceil_div(n_columns, columns), n_batches)
     return KernelCall(program, "mul_mat_tile", (*arguments, np.int32(columns)), items)
+
+
+def encode_round_rows(x: Tensor, x_place: Place, target: Place, tuning: Tuning) -> KernelCall:
+    """The launch that writes the rows of `x` to `target`, rounded as round_rows.cl says."""
+    elems = ceil_div(tuning.chunk_elems, ROUND_BLOCK) * ROUND_BLOCK
+    args = (
+        *_pair(x_place),
+        *_pair(target),
+        *_ints(elems, *x.ne[:3]),
+        *_strides(x),
+    )
+    items = (ceil_div(x.ne[0], elems), x.n_rows, 1)
+    return KernelCall(("round_rows", ""), "round_rows", args, items)
 
 
 def _flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
@@ -314,9 +339,12 @@ def _pairs(place_of: PlaceOf, *tensors: Tensor) -> tuple[Argument, ...]:
     """The (buffer, offset) pair of each tensor."""
     pairs: list[Argument] = []
     for tensor in tensors:
-        place = place_of(tensor)
-        pairs += (place, np.uint64(place.offset))
+        pairs += _pair(place_of(tensor))
     return tuple(pairs)
+
+
+def _pair(place: Place) -> tuple[Argument, Argument]:
+    return place, np.uint64(place.offset)
 
 
 def _ints(*values: int) -> tuple[np.int32, ...]:

@@ -22,6 +22,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "set_rows": ("common", "set_rows"),
     "rope": ("common", "rope"),
     "get_rows": ("common", "weights", "get_rows"),
+    "round_rows": ("common", "round_rows"),
     "mul_mat": ("common", "weights", "mul_mat"),
     "flash_attn": ("common", "flash_attn"),
 }

@@ -132,10 +132,16 @@ def _step(meta: TraceMeta, row: Row) -> Label:
     return Label(f"{StepKind(row.peer).name.lower()} {row.item_id}", "step", {})
 
 
+def _plan(meta: TraceMeta, row: Row) -> Label:
+    del meta
+    return Label(f"plan {row.plan_id}", "plan", {"plan": row.plan_id})
+
+
 _LABELS = {
     SpanKind.SPLIT: _split,
     SpanKind.COPY: _copy,
     SpanKind.WAIT: _wait,
     SpanKind.NODE: _node,
     SpanKind.STEP: _step,
+    SpanKind.PLAN: _plan,
 }

@@ -137,8 +137,9 @@ def _from_origin(spans: Spans, marks: tuple[Mark, ...]) -> tuple[Spans, tuple[Ma
 
 def _host(spans: Spans) -> Process:
     groups = (
-        ("steps", "One graph, from inputs set to logits read", spans["kind"] == SpanKind.STEP),
+        ("steps", "One graph, from its planning to logits read", spans["kind"] == SpanKind.STEP),
         ("waits", "The host waiting for a device", spans["kind"] == SpanKind.WAIT),
+        ("planning", "Placing and allocating a new shape", spans["kind"] == SpanKind.PLAN),
     )
     description = "The thread that runs the graph. Times: host monotonic clock"
     marks = Track(MARKS_TID, "marks", "What happened when", np.zeros(0, np.int64))

@@ -4,6 +4,7 @@ import pytest
 
 from app.shell.answer_text import (
     COPIES,
+    PLANNING,
     REST,
     WAITS,
     fit_clause,
@@ -132,7 +133,7 @@ def test_shares_add_up_to_the_whole():
 
     shares = prompt_shares(spans)
 
-    assert set(shares) == {0, 1, COPIES, WAITS, REST}
+    assert set(shares) == {0, 1, COPIES, WAITS, PLANNING, REST}
     assert sum(shares.values()) == 1000
 
 

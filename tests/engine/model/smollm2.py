@@ -20,7 +20,7 @@ DEVICES = {
     "two": ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:4096:preset=cuda", "CPU:cpu:16384"),
     "blas": (
         "GPU0:gpu:8192:offload=32",
-        "BLAS:accel:0:buft=CPU,align=32,host=1,ops=MUL_MAT",
+        "BLAS:accel:0:preset=cpu,ops=MUL_MAT",
         "CPU:cpu:16384",
     ),
     "no-rms-norm": ("GPU0:gpu:8192:offload=32,noops=RMS_NORM", "CPU:cpu:16384"),

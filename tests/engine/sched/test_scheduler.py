@@ -181,7 +181,7 @@ def test_the_first_split_waits_for_nobody():
 
 
 def test_a_source_the_graph_does_not_visit_cannot_be_copied():
-    """base, not in the graph ──► view (a leaf) ──► a [GPU0]: its view is copied, not base itself."""
+    """x ──► a [GPU0], with the copy's source set to a slot behind the last node."""
     bench = Bench(gpu(), cpu())
     allocated = bench.alloc(on_gpu("a", given("x")))
     copy = dataclasses.replace(allocated.plan.trace.cut.copies[0], slot=99)
@@ -255,18 +255,19 @@ def test_experts_that_are_not_the_splits_first_operation_are_copied_whole():
     assert f"set_tensor GPU0 n={4 * EXPERT}" in calls
 
 
-def test_ids_are_read_once_for_several_experts_weights():
-    """up and gate ◄── the same ids: get_tensor of the ids happens once."""
+def test_ids_are_read_again_only_when_another_tensor_holds_them():
+    """up, gate, down ◄── ids [CPU]: the original, then its copy on GPU0, which serves twice."""
     bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
     x, ids = given("x", N, 1), cache("ids", CPU_BUFT, 2, 1)
     ids.type = TensorType.I32
     up = named("up", build.mul_mat_id(weight("w_up", CPU_BUFT, N, N, 4), x, ids))
     gate = named("gate", build.mul_mat_id(weight("w_gate", CPU_BUFT, N, N, 4), x, ids))
+    down = named("down", build.mul_mat_id(weight("w_down", CPU_BUFT, N, N, 4), x, ids))
 
-    calls = bench.run(up, gate)
+    calls = bench.run(up, gate, down)
 
     assert sum(call.startswith("get_tensor") and call.endswith("n=8") for call in calls) == 2
-    assert sum(call.startswith("set_tensor_async") for call in calls) == 2
+    assert sum(call.startswith("set_tensor_async") for call in calls) == 3
 
 
 @pytest.mark.parametrize(

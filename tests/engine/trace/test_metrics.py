@@ -9,7 +9,7 @@ from engine.trace import metrics
 from engine.trace.metrics import LaneTime, Parts
 from engine.trace.records import HOST_LANE, SPAN_DTYPE, SpanKind, StepKind
 
-SPLIT, COPY, WAIT, NODE, STEP = SpanKind
+SPLIT, COPY, WAIT, NODE, STEP, PLAN = SpanKind
 
 
 def span(kind, start, end, *, lane=0, index=0, step=0, peer=255, n_bytes=0, plan_id=0):
@@ -43,7 +43,7 @@ def test_the_union_is_the_number_of_covered_units(intervals):
     assert metrics.union_ns(start, start + length) == len(covered)
 
 
-def test_a_step_is_divided_into_computing_copying_waiting_and_the_rest():
+def test_a_step_is_divided_into_computing_copying_waiting_planning_and_the_rest():
     spans = spans_of(
         step_span(100, 200, kind=StepKind.PROMPT, n_tokens=8),
         span(SPLIT, 110, 140, lane=0),
@@ -51,13 +51,14 @@ def test_a_step_is_divided_into_computing_copying_waiting_and_the_rest():
         span(COPY, 145, 160, lane=1, n_bytes=64),
         span(COPY, 155, 165, lane=1, n_bytes=36),
         span(WAIT, 100, 180, lane=0),
+        span(PLAN, 170, 195, lane=HOST_LANE),
         span(NODE, 110, 199, lane=0),
     )
 
     summary = metrics.step_summary(spans, 0)
 
     assert summary is not None
-    assert summary.parts == Parts(compute_ns=40, copy_ns=15, wait_ns=25, rest_ns=20)
+    assert summary.parts == Parts(compute_ns=40, copy_ns=15, wait_ns=25, plan_ns=15, rest_ns=5)
     assert summary.wall_ns == summary.parts.wall_ns == 100
     assert summary.lanes == (LaneTime(0, 30, 30), LaneTime(1, 20, 10))
     assert (summary.copy_ns, summary.wait_ns, summary.copied_bytes) == (20, 80, 100)

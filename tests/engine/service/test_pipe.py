@@ -1,0 +1,51 @@
+"""What is unpacked as a request, and what is not."""
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from engine.core.options import FlashAttn, Options
+from engine.errors import UserError
+from engine.service.messages import (
+    ExportTrace,
+    OpenModel,
+    Poll,
+    Replan,
+    Shutdown,
+    StartRun,
+    StopRun,
+    TraceFormat,
+)
+from engine.service.pipe import unpack_request
+
+
+class Evil:
+    def __reduce__(self):
+        return (print, ("evil",))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        OpenModel(1, "demo"),
+        OpenModel(1, "x.gguf", Options(devices=("A",), flash_attn=FlashAttn.OFF)),
+        Replan(2, Options()),
+        StartRun(3, "prompt", 5),
+        StopRun(4),
+        ExportTrace(5, Path("a.json"), TraceFormat.CHROME),
+        Poll(6),
+        Shutdown(),
+    ],
+    ids=lambda request: type(request).__name__,
+)
+def test_every_request_arrives_as_it_was_sent(request_):
+    assert unpack_request(pickle.dumps(request_, protocol=5)) == request_
+
+
+@pytest.mark.parametrize("value", [Evil(), 5, None, Options(), ValueError("x")], ids=repr)
+def test_anything_else_is_refused_and_nothing_of_it_runs(value, capsys):
+    with pytest.raises(UserError, match="no request"):
+        unpack_request(pickle.dumps(value))
+
+    assert capsys.readouterr().out == ""
