@@ -21,8 +21,12 @@ engine.trace.recorder.Recorder                what was measured
 engine.trace.metrics                          shares, sum check, statistics
 engine.trace.export.perfetto                  the default trace file
 engine.text.tokenizer.Tokenizer               text to tokens and back
-engine.session.Session                        open, plan, run, score, export
 engine.report                                 what a session says of models and runs
+engine.machine.Machine                        devices of this computer, or on paper
+engine.planning.Planning                      the open model and its plans
+engine.stopping.StopSwitch                    whom a wish to stop concerns
+engine.running.Running                        a model on its devices: load, run, score, export
+engine.session.Session                        both: open, plan, run
 engine.service.serve                          the engine in its own process
 engine.cli                                    the command line twin of the window
 engine.paths                                  where things lie

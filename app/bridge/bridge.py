@@ -57,7 +57,8 @@ class Bridge(QObject):
         self._generation += 1
         generation = self._generation
         self._trace_seq = 0
-        self._set_runs(RunState.IDLE)
+        self._runs = False
+        self._poll_timer.stop()
 
         def deliver(answer: Answer) -> None:
             self._arrived.emit((generation, answer))

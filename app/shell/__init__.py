@@ -1,33 +1,33 @@
 """The frame of the window: what stands around the panes, and who carries wishes to the engine.
 
 From the engine to the screen:
-controller      Controller: routes answers, restarts the engine, says what happened
-planning        Planning: open, plan again, changes with undo, difference mode
-running         Running: run, stop, export; text and spans as they come
-first_selection what is selected when a model opens
+controller       Controller: routes answers, restarts the engine, says what happened
+planning         Planning: open, plan again, changes with undo, difference mode
+running          Running: run, stop, export; text and spans as they come
+first_selection  what is selected when a model opens
 
 From facts to words, pure:
-markup          the small markup of clauses, as HTML and as plain text
-answer_text     the answer under the toolbar
-change_text     the change bar
-messages        Message, and the messages of what can happen
-status_text     the facts in the status bar
+markup           the small markup of clauses, as HTML and as plain text
+answer_text      the answer under the toolbar
+change_text      the change bar
+messages         Message, and the messages of what can happen
+status_text      the facts in the status bar
 
 On the screen:
-main_window     MainWindow: what stands where, and what follows what
-window_commands WindowCommands: what every command does
-panes           the table of docks; PaneDock: tabs or a title, one grey fact
-dock_area       DockArea: the graph and the docks around it
-toolbar         Toolbar: Run, Stop, -ngl, op_offload, batch
-answer_bar      AnswerBar
-clause_label    ClauseLabel: a sentence that gives way clause by clause
-bars            messages and the change bar
-welcome         WelcomePage: open, demo, recent, devices
-tensor_page     TensorPage: what a file holds that cannot be planned
-run_panel       RunPanel: prompt, text, speed
-job_row         JobRow: a job's name and count
-status          StatusBar
-help_window     HelpWindow: the manual and the key sheet
-screenshot      Screenshot: a picture of the window
-exception_log   ExceptionLog: an unhandled exception becomes a message
+main_window      MainWindow: what stands where, and what follows what
+window_commands  WindowCommands: what every command does
+panes            the table of docks; PaneDock: tabs or a title, one grey fact
+dock_area        DockArea: the graph and the docks around it
+toolbar          Toolbar: Run, Stop, -ngl, op_offload, batch
+answer_bar       AnswerBar
+clause_label     ClauseLabel: a sentence that gives way clause by clause
+bars             messages and the change bar
+welcome          WelcomePage: open, demo, recent, devices
+tensor_page      TensorPage: what a file holds that cannot be planned
+run_panel        RunPanel: prompt, text, speed
+job_row          JobRow: a job's name and count
+status           StatusBar
+help_window      HelpWindow: the manual and the key sheet
+screenshot       Screenshot: a picture of the window
+exception_log    ExceptionLog: an unhandled exception becomes a message
 """

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from app.state.app_state import AppState
     from app.theme.theme import Theme
 
-WIDE_PX = 1440
+NARROW_PX, WIDE_PX = 1200, 1440
 TALL_PX = 860
 
-LEFT_PX, LEFT_WIDE_PX = 264, 300
-RIGHT_PX, RIGHT_WIDE_PX = 348, 380
+SIDES_NARROW_PX = (220, 320)
+SIDES_PX = (264, 348)
+SIDES_WIDE_PX = (300, 380)
 LAYERS_PX = 144
 MEMORY_PX = 116
 TIMELINE_PX, TIMELINE_TALL_PX = 260, 318
@@ -84,11 +85,11 @@ class DockArea(QMainWindow):
 
     def apply_sizes(self) -> None:
         """The sizes of the design for the window's size."""
-        wide, tall = self.width() >= WIDE_PX, self.height() >= TALL_PX
+        tall = self.height() >= TALL_PX
         docks = self.docks
         self.resizeDocks(
             [docks["splits_dock"], docks["right_dock"]],
-            [LEFT_WIDE_PX if wide else LEFT_PX, RIGHT_WIDE_PX if wide else RIGHT_PX],
+            list(self._sides()),
             Qt.Orientation.Horizontal,
         )
         bottom_px = MEMORY_PX
@@ -101,6 +102,12 @@ class DockArea(QMainWindow):
             Qt.Orientation.Vertical,
         )
         self._is_laid_out = True
+
+    def _sides(self) -> tuple[int, int]:
+        """Widths of the left and the right docks."""
+        if self.width() < NARROW_PX:
+            return SIDES_NARROW_PX
+        return SIDES_WIDE_PX if self.width() >= WIDE_PX else SIDES_PX
 
     def _ensure_layout(self) -> None:
         if self._is_laid_out:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from app.theme.text import bytes_text
+from app.theme.text import bytes_text, plural
 
 if TYPE_CHECKING:
     from engine.core.summary import ModelSummary
@@ -77,6 +77,16 @@ def exported_message(exported: Exported) -> Message:
         f"The trace is written, {bytes_text(exported.n_bytes)}.",
         str(exported.path),
         topic="export",
+    )
+
+
+def lost_message(n_lost: int) -> Message:
+    """The recorder was full."""
+    return Message(
+        f"{plural(n_lost, 'record')} of the run were not kept.",
+        "The recorder was full; the start of the run is complete, sums over its end are too small.",
+        "Run with fewer tokens to see all of it.",
+        topic="lost",
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.shell.messages import exported_message, failed_message
+from app.shell.messages import exported_message, failed_message, lost_message
 from app.state.app_state import RunInfo
 from engine.core.summary import RunState
 from engine.service.messages import (
@@ -50,6 +50,9 @@ class Running(QObject):
         self._export_id = 0
         self._new: RunInfo | None = None
         self._old_epoch = -1
+        # A new engine knows nothing of the run before: what was recorded stays until the next run.
+        self._hears_spans = True
+        self._lossy_epoch = -1
         self._engine_has_trace = False
         self._flush_timer = QTimer(self)
         self._flush_timer.setSingleShot(True)
@@ -87,6 +90,9 @@ class Running(QObject):
         self._old_epoch = -1 if trace is None else trace.epoch
         self._run_id = self._bridge.next_id()
         self._new = None
+        self._hears_spans = True
+        self._state.met_plans.clear()
+        self._state.set_trace(None)
         self._state.set_run(RunInfo(state=RunState.PREPARING, prompt=prompt, n_predict=n_predict))
         self._bridge.send(StartRun(self._run_id, prompt, n_predict))
         self.started.emit()
@@ -130,7 +136,8 @@ class Running(QObject):
     def on_trace(self, answer: TraceArrived) -> None:
         """Spans newer than those we have."""
         newer, older = answer.snapshot, self._state.trace
-        if self._run_id and newer.epoch == self._old_epoch:
+        is_of_the_run_before = bool(self._run_id) and newer.epoch == self._old_epoch
+        if is_of_the_run_before or not self._hears_spans:
             return
         self._old_epoch = -1
         known = TraceSnapshot() if older is None else older
@@ -138,6 +145,9 @@ class Running(QObject):
         self._engine_has_trace = True
         if joins and (newer.seq, newer.epoch) != (known.seq, known.epoch):
             self._state.set_trace(extend(known, newer))
+        if newer.lost and newer.epoch != self._lossy_epoch:
+            self._lossy_epoch = newer.epoch
+            self.message.emit(lost_message(newer.lost))
 
     def on_ended(self, answer: RunEnded) -> None:
         """The run is over: its figures, its text, its plans."""
@@ -175,6 +185,7 @@ class Running(QObject):
     def on_engine_died(self) -> None:
         """The run is over; what came of it stays."""
         self._engine_has_trace = False
+        self._hears_spans = False
         if self._run_id:
             self._change(state=RunState.IDLE)
             self._finish()

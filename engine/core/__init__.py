@@ -12,6 +12,7 @@ placement  Assignment, Cause, Split, InputCopy, SplitTrace
 plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
 table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read
 explain    a cause as a sentence for a person
+diff       what a change of options changed, plan against plan
 why_text   an explanation as plain text
 summary    what is said of a model, a run and an engine
 """

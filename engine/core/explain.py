@@ -301,7 +301,7 @@ def _offload_answer(table: PlanTable, slot: int, cause: Cause, backend_id: int) 
     last = len(table.devices) - 1
     on_host = _buft_answer(table, slot, cause, last)
     asked_before = backend_id < last and bool(table.supports_op[backend_id, slot])
-    if not on_host or not asked_before or _reads_weight(table, cause, last):
+    if not on_host or not asked_before or _taken_before(table, slot, cause, last):
         return None
     chosen = int(table.backend[slot])
     if cause.kind is CauseKind.OFFLOADED and backend_id > chosen:
@@ -309,7 +309,7 @@ def _offload_answer(table: PlanTable, slot: int, cause: Cause, backend_id: int) 
     return bool(table.offload_op[backend_id, slot])
 
 
-def _reads_weight(table: PlanTable, cause: Cause, last: int) -> bool:
-    """Whether a device before the last one reads the weight where it is: then nobody is asked."""
+def _taken_before(table: PlanTable, slot: int, cause: Cause, last: int) -> bool:
+    """Whether a device before the last runs it from the weight's memory: then nobody is asked."""
     home = int(table.home[cause.neighbour])
-    return any(bool(table.supports_buft[b, home]) for b in range(last))
+    return any(table.supports_buft[b, home] and table.supports_op[b, slot] for b in range(last))

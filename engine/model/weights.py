@@ -132,7 +132,7 @@ class _WeightPlanner:
 
     def add(self, kind: WeightKind, il: int) -> None:
         name = kind.pattern.format(il=il)
-        source = self._name_in_file(kind, name)
+        source = self._name_in_file(name)
         if source is None:
             return
         info = self._file.tensor(source)
@@ -146,19 +146,11 @@ class _WeightPlanner:
             self._weights.append(Weight(tensor, info, spot.device, spot.buft))
         self._tensors[_role(kind, name, il)] = tensor
 
-    def _name_in_file(self, kind: WeightKind, name: str) -> str | None:
+    def _name_in_file(self, name: str) -> str | None:
         """The tensor to load; the output may be tied to the embeddings, an optional one absent."""
         if name in self._file:
             return name
-        if name == TIED_OUTPUT and TOKEN_EMBEDDING in self._file:
-            return TOKEN_EMBEDDING
-        if not kind.required:
-            return None
-        raise ModelError(
-            f"The model has no tensor {name}.",
-            "Its architecture needs one.",
-            "Convert the model again, or download another copy.",
-        )
+        return TOKEN_EMBEDDING if _is_tied(name, self._file) else None
 
     def _spot(self, kind: WeightKind, info: TensorInfo, il: int) -> MemorySpot:
         placement = self._placement

@@ -30,6 +30,7 @@ class RunProgress:
     """Counts of a run in progress; `tell` hears of every change of state and every token."""
 
     tell: Callable[[RunStatus], None]
+    clock: Callable[[], int] = time.monotonic_ns
     state: RunState = RunState.IDLE
     n_prompt_tokens: int = 0
     tokens: list[int] = field(default_factory=list)
@@ -41,12 +42,12 @@ class RunProgress:
     def enter(self, state: RunState) -> None:
         """The run is doing something else now."""
         self.state = state
-        self._since_ns = time.monotonic_ns()
+        self._since_ns = self.clock()
         self._tell()
 
     def prompt_done(self) -> None:
         """The prompt was read."""
-        elapsed_ns = time.monotonic_ns() - self._since_ns
+        elapsed_ns = self.clock() - self._since_ns
         self.prefill_tokens_per_s = self.n_prompt_tokens * NS_PER_S / max(elapsed_ns, 1)
         self.enter(RunState.GENERATING)
 
@@ -57,7 +58,7 @@ class RunProgress:
 
     def token_done(self) -> None:
         """A token was computed."""
-        now_ns = time.monotonic_ns()
+        now_ns = self.clock()
         self._decode_ns += now_ns - self._since_ns
         self._n_decoded += 1
         self._since_ns = now_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ def host_memory_bytes() -> int:
         return 0
 
 
+@functools.cache
 def physical_cores() -> int:
     """Physical cores this process may use, at least 1; as llama.cpp chooses its threads."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

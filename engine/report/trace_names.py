@@ -48,6 +48,11 @@ def _plan_meta(plan: PlanTable) -> PlanMeta:
 
 
 def _producer(plan: PlanTable, slot: int) -> int | None:
-    """The split that computed a tensor; None for weights and inputs."""
+    """The split that computed a tensor; None for weights and inputs.
+
+    A view counts as what it views: it may stand in the very split that its bytes are copied for.
+    """
+    while plan.is_view_op[slot]:
+        slot = plan.sources(slot)[0]
     node_id = slot - plan.n_leafs
     return int(plan.split[node_id]) if node_id >= 0 else None

@@ -98,16 +98,19 @@ class Server:
         try:
             self._read_requests()
         finally:
-            # Leaves no orphan behind when a driver hangs.
-            last_resort = threading.Timer(END_GRACE_S, os._exit, args=(1,))
-            last_resort.daemon = True
-            last_resort.start()
-            self._session.ask_stop()
-            self._inbox.close()
-            planner.join()
-            self._engine.shutdown(cancel_futures=True)
-            self._session.close()
-            last_resort.cancel()
+            self._end(planner)
+
+    def _end(self, planner: threading.Thread) -> None:
+        # Leaves no orphan behind when a driver hangs.
+        last_resort = threading.Timer(END_GRACE_S, os._exit, args=(1,))
+        last_resort.daemon = True
+        last_resort.start()
+        self._session.ask_stop()
+        self._inbox.close()
+        planner.join()
+        self._engine.shutdown(cancel_futures=True)
+        self._session.close()
+        last_resort.cancel()
 
     # The main thread.
 

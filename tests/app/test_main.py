@@ -17,7 +17,7 @@ from tests.oracle import golden
 ROOT = Path(__file__).parents[2]
 
 
-def start(*args: str) -> subprocess.CompletedProcess:
+def start(*args: str) -> subprocess.CompletedProcess[str]:
     """Run Python in a process of its own: an application that has quit cannot go on here."""
     environment = os.environ | {"QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
@@ -72,8 +72,8 @@ def exceptions(qapp):
     assert sys.excepthook is before
 
 
-def caught_from(log) -> list:
-    caught: list = []
+def caught_from(log):
+    caught: list[tuple[str, str]] = []
     log.caught.connect(caught.append)
     return caught
 
@@ -81,12 +81,12 @@ def caught_from(log) -> list:
 def test_an_exception_becomes_one_line_and_a_traceback(exceptions):
     caught = caught_from(exceptions)
     try:
-        raise ValueError("seven")
+        int("seven")
     except ValueError:
         sys.excepthook(*sys.exc_info())
 
     [(line, details)] = caught
-    assert line == "ValueError: seven"
+    assert line.startswith("ValueError: invalid literal")
     assert "test_main.py" in details
 
 

@@ -449,3 +449,20 @@ def test_without_a_model_everything_says_that_none_is_open():
     for ask in (lambda: session.plan(CPU), lambda: session.run(PROMPT, 1)):
         with pytest.raises(ModelError, match="No model is open"):
             ask()
+
+
+# --- the demo model -------------------------------------------------------------------------
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [CPU, Options(n_gpu_layers=15, n_ctx=256, temperature=0)])
+def test_the_demo_model_knows_a_capital(demo_model, options):
+    session = Session()
+    session.open(str(demo_model))
+    session.plan(options)
+
+    summary = session.run("The capital of France is", 8)
+    session.close()
+
+    assert "Paris" in summary.text

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.state.app_state import AppState, DiffMode, Selection
-from app.theme.fonts import TINY_PX, general_font
 from app.views.layers.canvas import LayerStrip
 from app.views.layers.model import LayerModel
 from app.views.layers.strip import PADDING_PX, cells_of
@@ -33,11 +31,10 @@ class LayersView(QWidget):
         self.setObjectName("layersView")
         self.fact = ""
         self._state = state
-        self._theme = theme
         self.model = LayerModel(self)
         self.strip = LayerStrip(theme, self.model, self)
         self._caption = QLabel(CAPTION, self)
-        self._caption.setFont(general_font(TINY_PX))
+        self._caption.setProperty("role", "tiny")
         self._caption.setContentsMargins(PADDING_PX, 0, PADDING_PX, 6)
         self._caption.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         box = QVBoxLayout(self)
@@ -47,16 +44,15 @@ class LayersView(QWidget):
         box.addWidget(self._caption)
         box.addStretch(1)
         self.setFocusProxy(self.strip)
-        self.setAutoFillBackground(True)
+        self.setProperty("role", "sheet")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._connect()
-        self._on_theme_changed(None)
         self._show()
 
     def _connect(self) -> None:
         self._state.shown_plan_changed.connect(self._on_plan_changed)
         self._state.diff_changed.connect(self._on_diff_changed)
         self._state.selection_changed.connect(self._on_selection_changed)
-        self._theme.changed.connect(self._on_theme_changed)
         self.strip.picked.connect(self._on_picked)
 
     def _on_plan_changed(self, _plan: PlanTable | None) -> None:
@@ -67,16 +63,6 @@ class LayersView(QWidget):
 
     def _on_selection_changed(self, _selection: Selection) -> None:
         self._show_selection()
-
-    def _on_theme_changed(self, _palette: object) -> None:
-        colours = self._theme.palette
-        for widget, role, colour in (
-            (self, QPalette.ColorRole.Window, colours.bg1),
-            (self._caption, QPalette.ColorRole.WindowText, colours.ink2),
-        ):
-            palette = widget.palette()
-            palette.setColor(role, colour)
-            widget.setPalette(palette)
 
     def _on_picked(self, index: int) -> None:
         plan, _ = self._shown()

@@ -34,6 +34,9 @@ class LaneKind(enum.IntEnum):
     WAITS = SpanKind.WAIT
 
 
+_LANE_KINDS = frozenset(int(kind) for kind in LaneKind)
+
+
 class LaneKey(NamedTuple):
     """A lane: what, and of which backend; copies belong to the backend they go to."""
 
@@ -154,7 +157,7 @@ class TraceStore:
         keys = part["kind"].astype(np.int64) * 256 + part["lane"]
         for key in np.unique(keys).tolist():
             kind, backend_id = divmod(key, 256)
-            if kind == SpanKind.STEP:
+            if kind not in _LANE_KINDS:
                 continue
             mine = np.flatnonzero(keys == key)
             lane = self.lanes.setdefault(LaneKey(LaneKind(kind), backend_id), Lane())

@@ -23,6 +23,7 @@ from engine.core.ops import (
     SoftMaxParams,
 )
 from engine.core.tensor import Shape, Tensor, contiguous_strides
+from engine.core.types import TensorType
 
 Argument = Place | np.generic
 PlaceOf = Callable[[Tensor], Place]
@@ -30,8 +31,6 @@ P = TypeVar("P")
 
 TILE_ROWS = 4
 """TILE_ROWS of mul_mat.cl."""
-ROUND_BLOCK = 32
-"""BLOCK of round_rows.cl."""
 MAX_INT = 2**31
 MIN_SET_ELEMS = 256
 """Elements that an item of SET_ROWS writes at least, so that one-element rows share an item."""
@@ -94,6 +93,23 @@ class KernelCall(NamedTuple):
     kernel: str
     args: tuple[Argument, ...]
     items: tuple[int, int, int]
+
+
+class Rounding(NamedTuple):
+    """A kernel of round_rows.cl and the length of its blocks."""
+
+    kernel: str
+    block: int
+
+
+BLOCKS_OF_32 = Rounding("round_rows_q8_0", 32)
+ROUNDINGS: dict[TensorType, Rounding] = {
+    TensorType.Q8_0: BLOCKS_OF_32,
+    TensorType.Q4_0: BLOCKS_OF_32,
+    TensorType.Q4_1: BLOCKS_OF_32,
+    TensorType.Q6_K: Rounding("round_rows_q8_k", 256),
+}
+"""How ggml's CPU rounds the activations of a matmul with weights of this type."""
 
 
 def encode(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
@@ -273,17 +289,14 @@ def encode_mul_mat(
     return KernelCall(program, "mul_mat_tile", (*arguments, np.int32(columns)), items)
 
 
-def encode_round_rows(x: Tensor, x_place: Place, target: Place, tuning: Tuning) -> KernelCall:
-    """The launch that writes the rows of `x` to `target`, rounded as round_rows.cl says."""
-    elems = ceil_div(tuning.chunk_elems, ROUND_BLOCK) * ROUND_BLOCK
-    args = (
-        *_pair(x_place),
-        *_pair(target),
-        *_ints(elems, *x.ne[:3]),
-        *_strides(x),
-    )
+def encode_round_rows(
+    x: Tensor, kind: Rounding, x_place: Place, target: Place, tuning: Tuning
+) -> KernelCall:
+    """The launch that writes the rows of `x` to `target`, rounded in blocks and without gaps."""
+    elems = ceil_div(tuning.chunk_elems, kind.block) * kind.block
+    args = (*_pair(x_place), *_pair(target), *_ints(elems, *x.ne[:3]), *_strides(x))
     items = (ceil_div(x.ne[0], elems), x.n_rows, 1)
-    return KernelCall(("round_rows", ""), "round_rows", args, items)
+    return KernelCall(("round_rows", ""), kind.kernel, args, items)
 
 
 def _flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:

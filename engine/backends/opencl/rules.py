@@ -30,6 +30,7 @@ WEIGHT_TYPES = (
     TensorType.Q8_0,
     TensorType.Q4_0,
     TensorType.Q4_1,
+    TensorType.Q6_K,
 )
 """Types whose rows kernels/weights.cl can read."""
 

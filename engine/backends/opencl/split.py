@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.backends.opencl.encode import encode, encode_mul_mat, encode_round_rows
+from engine.backends.opencl.encode import ROUNDINGS, encode, encode_mul_mat, encode_round_rows
 from engine.core.ops import EMPTY_OPS, Op
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.backend.interface import Place
-    from engine.backends.opencl.encode import KernelCall, PlaceOf, Tuning
+    from engine.backends.opencl.encode import KernelCall, PlaceOf, Rounding, Tuning
 
 
 def encode_split(
@@ -29,25 +29,26 @@ def encode_split(
     activations round them once.
     """
     working = [node for node in nodes if node.op not in EMPTY_OPS and node.n_elems > 0]
-    needs = [_rounded(node.src[1]).n_bytes for node in working if reads_rounded(node)]
+    needs = [_rounded(node.src[1]).n_bytes for node in working if rounding_of(node)]
     place = scratch(max(needs)) if needs else None
-    held: Tensor | None = None
+    held: tuple[Tensor, Rounding] | None = None
     for node in working:
-        if place is None or not reads_rounded(node):
+        kind = rounding_of(node)
+        if place is None or kind is None:
             yield encode(node, place_of, tuning)
         else:
             x = node.src[1]
-            if x is not held:
-                yield encode_round_rows(x, place_of(x), place, tuning)
-                held = x
+            if held != (x, kind):
+                yield encode_round_rows(x, kind, place_of(x), place, tuning)
+                held = (x, kind)
             yield encode_mul_mat(node, place_of, tuning, x=_rounded(x), x_place=place)
-        if held is not None and _owner(node) is _owner(held):
+        if held is not None and _owner(node) is _owner(held[0]):
             held = None
 
 
-def reads_rounded(node: Tensor) -> bool:
-    """Whether the node is a matmul that ggml's CPU computes with activations in int8 blocks."""
-    return node.op is Op.MUL_MAT and node.src[0].type.is_quantized
+def rounding_of(node: Tensor) -> Rounding | None:
+    """How a matmul with quantised weights has its activations rounded; None for other nodes."""
+    return ROUNDINGS.get(node.src[0].type) if node.op is Op.MUL_MAT else None
 
 
 def _rounded(x: Tensor) -> Tensor:

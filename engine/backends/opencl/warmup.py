@@ -26,7 +26,7 @@ STEP_BYTES = 128 << 10
 """Room for each tensor of a sample."""
 MAX_TENSORS = 6
 ROW = 32
-"""Elements in a row of a sample: one block."""
+"""Elements in a row of a sample; types with longer blocks have one block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def _rows() -> Iterator[Tensor]:
         yield build.soft_max(x, _leaf(mask_type, ROW, 2), SoftMaxParams())
     yield build.rope(_leaf(F32, ROW, 1, 2), ids, None, RopeParams(n_dims=ROW))
     for table_type in WEIGHT_TYPES:
-        yield build.get_rows(_leaf(table_type, ROW, 2), ids)
+        yield build.get_rows(_leaf(table_type, _row(table_type), 2), ids)
     for table_type in FLOAT_TYPES:
         for id_type in (I32, I64):
             yield build.set_rows(_leaf(table_type, ROW, 2), x, _leaf(id_type, 2))
@@ -98,12 +98,18 @@ def _rows() -> Iterator[Tensor]:
 
 def _matrices() -> Iterator[Tensor]:
     for weight_type in WEIGHT_TYPES:
+        row = _row(weight_type)
         for n_columns in (1, 8):
-            yield build.mul_mat(_leaf(weight_type, ROW, 4), _leaf(F32, ROW, n_columns))
+            yield build.mul_mat(_leaf(weight_type, row, 4), _leaf(F32, row, n_columns))
     q, mask = _leaf(F32, ROW, 2, 1), _leaf(F16, 8, 2)
     for cache_type in FLOAT_TYPES:
         cache = _leaf(cache_type, ROW, 8, 1)
         yield build.flash_attn_ext(q, cache, cache, mask, FlashAttnParams())
+
+
+def _row(tensor_type: TensorType) -> int:
+    """Elements in a row of this type: whole blocks."""
+    return max(ROW, tensor_type.block_elems)
 
 
 def _leaf(tensor_type: TensorType, *ne: int) -> Tensor:

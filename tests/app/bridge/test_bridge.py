@@ -24,8 +24,8 @@ class Ears:
     """Keeps answers and the thread they came in."""
 
     def __init__(self, bridge: Bridge) -> None:
-        self.answers: list = []
-        self.threads: set = set()
+        self.answers: list[object] = []
+        self.threads: set[threading.Thread] = set()
         bridge.answered.connect(self.hear)
 
     def hear(self, answer: object) -> None:
@@ -84,7 +84,7 @@ def test_a_death_ends_polling_and_a_restart_brings_a_ready_engine(bridge, qtbot)
     bridge.restart()
     wait_for(qtbot, bridge, EngineReady, 2)
 
-    assert not bridge._runs
+    assert not bridge._poll_timer.isActive()
 
 
 def test_request_ids_never_repeat(bridge):

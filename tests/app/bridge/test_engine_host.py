@@ -22,7 +22,7 @@ def start():
     def starter(mode: str = "good"):
         host = EngineHost([sys.executable, str(CHILD), mode])
         hosts.append(host)
-        answers: queue.SimpleQueue = queue.SimpleQueue()
+        answers: queue.SimpleQueue[object] = queue.SimpleQueue()
         host.start(answers.put)
         return host, answers
 

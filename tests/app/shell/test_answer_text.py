@@ -1,5 +1,7 @@
 """The answer: clauses from plans, runs and traces."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.shell.answer_text import (
@@ -30,15 +32,12 @@ def words(clauses) -> str:
     return to_plain(joined(clauses)).replace(THIN, " ").replace(SPACE, " ")
 
 
-def summary(**changes) -> RunSummary:
-    values = {
-        "prompt": "hello", "prompt_tokens": (1,) * 73, "tokens": (2,) * 48, "text": "x",
-        "stop_reason": StopReason.LENGTH, "prefill_tokens_per_s": 168.5,
-        "decode_tokens_per_s": 64.0, "prefill_ns": 433_300_000,
-        "decode_step_ns": (15_620_000,) * 47, "prompt_plan_id": 0, "token_plan_id": 1,
-        "splits": (), "copies": (),
-    }  # fmt: skip
-    return RunSummary(**values | changes)
+SUMMARY = RunSummary(
+    prompt="hello", prompt_tokens=(1,) * 73, tokens=(2,) * 48, text="x",
+    stop_reason=StopReason.LENGTH, prefill_tokens_per_s=168.5, decode_tokens_per_s=64.0,
+    prefill_ns=433_300_000, decode_step_ns=(15_620_000,) * 47, prompt_plan_id=0, token_plan_id=1,
+    splits=(), copies=(),
+)  # fmt: skip
 
 
 def device(name: str, free_mib: int, kind=DeviceType.GPU) -> DeviceRow:
@@ -119,7 +118,7 @@ def test_after_a_run_the_answer_is_speed_and_where_the_time_went():
     plans = paper_run.plans()
     spans = paper_run.run_on_paper(plans, 2).spans()
 
-    answer = words(run_clauses(summary(), plans.prompt, spans))
+    answer = words(run_clauses(SUMMARY, plans.prompt, spans))
 
     assert answer.startswith(
         "Prompt 168.5 tok/s (73 tokens in 433.3 ms). Generation 64.0 tok/s (47 steps, median "
@@ -138,14 +137,18 @@ def test_shares_add_up_to_the_whole():
 
 
 def test_without_spans_nothing_is_said_about_shares():
-    clauses = run_clauses(summary(), paper_run.plans().prompt, None)
+    clauses = run_clauses(SUMMARY, paper_run.plans().prompt, None)
 
     assert "Of the prompt" not in words(clauses)
 
 
 def test_a_stopped_run_says_so_and_speaks_of_no_speed_it_did_not_measure():
-    stopped = summary(
-        stop_reason=StopReason.STOPPED, tokens=(1,), decode_step_ns=(), decode_tokens_per_s=0.0
+    stopped = replace(
+        SUMMARY,
+        stop_reason=StopReason.STOPPED,
+        tokens=(1,),
+        decode_step_ns=(),
+        decode_tokens_per_s=0.0,
     )
 
     answer = words(run_clauses(stopped, None, None))

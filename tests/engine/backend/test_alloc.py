@@ -346,7 +346,7 @@ def test_the_last_block_is_taken_only_when_no_other_fits():
 
 
 def test_best_fit_starts_anew_in_every_chunk():
-    """T7: 20 free in chunk 0, 60 free in chunk 1: the later chunk wins, though its block is larger."""
+    """T7: 20 free in chunk 0, 60 in chunk 1: the later chunk wins, though its block is larger."""
     allocator = ChunkAllocator(alignment=1, max_chunk=100)
     (a, _, b, _) = [(size, allocator.alloc(size)) for size in (20, 70, 60, 30)]
     allocator.free(*a[1], a[0])
@@ -395,7 +395,9 @@ def test_the_last_chunk_has_no_limit():
     assert allocator.chunks[-1].high == 40
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+@pytest.mark.parametrize(
+    "order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+)
 def test_freed_neighbours_merge_in_any_order(order):
     allocator = holed([10, 20, 30, 40], list(order))
 
@@ -458,7 +460,7 @@ def owner(tensor: Tensor) -> Tensor:
 
 
 def lifetimes(graph: AllocGraph) -> dict[Tensor, tuple[int, int]]:
-    """(first, last) step at which a tensor's bytes must be there; leafs are there from the start."""
+    """(first, last) step at which a tensor's bytes must be there; leafs are from the start."""
     end = len(graph.nodes)
     alive = {leaf: [-1, end] for leaf in graph.leafs}
     last_read: dict[Tensor, int] = {}

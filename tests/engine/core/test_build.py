@@ -3,7 +3,7 @@
 import pytest
 
 from engine.core import build
-from engine.core.ops import FlashAttnParams, Op, RopeParams, SoftMaxParams
+from engine.core.ops import FlashAttnParams, GluOp, Op, RopeParams, SoftMaxParams
 from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TYPE_BY_LABEL, TensorType
@@ -63,7 +63,7 @@ def test_types_and_shapes_are_those_of_ggml(made, tensor_type, ne):
         lambda: build.mul_mat(t(64, 8, 3), t(64, 3, 4)),
         lambda: build.mul_mat(t(64, 8, 1, 3), t(64, 3, 1, 4)),
         lambda: build.add(t(8, 3), t(3)),
-        lambda: build.glu_split(t(8), t(4), build.GluOp.SWIGLU),
+        lambda: build.glu_split(t(8), t(4), GluOp.SWIGLU),
         lambda: build.reshape(t(8, 3), 5),
         lambda: build.reshape(build.transpose(t(8, 3)), 24),
         lambda: build.cont(t(8), (4, 1, 1, 1)),

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.core.diff import diff_plans, diff_sets
+from engine.core.options import FlashAttn
 from engine.core.plan import Batch, MemoryKind
 from tests.engine.model.smollm2 import recorded, tables
 
@@ -61,8 +62,8 @@ def test_a_device_that_is_gone_has_no_bytes_now():
 
 
 def test_nodes_of_one_plan_only_did_not_move():
-    with_attention = tables("cpu", flash_attn="on").prompt
-    without = tables("cuda", n_gpu_layers=-1, flash_attn="off").prompt
+    with_attention = tables("cpu", flash_attn=FlashAttn.ON).prompt
+    without = tables("cuda", n_gpu_layers=-1, flash_attn=FlashAttn.OFF).prompt
 
     diff = diff_plans(with_attention, without)
 

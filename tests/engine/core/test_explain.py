@@ -54,7 +54,12 @@ def slot_of(table, name, occurrence=0):
 def drawn(*outputs, on, pins=None):
     """The table of a small plan."""
     plan = plan_graph(
-        graph_of(*outputs), on, plan_id=1, batch=Batch.PROMPT, shape=BatchShape(N, 256, N), pins=pins
+        graph_of(*outputs),
+        on,
+        plan_id=1,
+        batch=Batch.PROMPT,
+        shape=BatchShape(N, 256, N),
+        pins=pins,
     )
     return table_of(plan)
 
@@ -190,7 +195,9 @@ def test_the_cache_is_told_from_other_homes(offloaded):
 
 
 def test_a_pinned_norm_says_why_llama_pins_it():
-    card = explain(recorded("ngl2-offload").token, slot_of(recorded("ngl2-offload").token, "norm-0"))
+    card = explain(
+        recorded("ngl2-offload").token, slot_of(recorded("ngl2-offload").token, "norm-0")
+    )
 
     assert "pins norms to their layer's device" in plain(card.sentence)
     assert (card.step, card.tag, card.neighbour) == ("0", "usr", "none")
@@ -201,9 +208,7 @@ def test_another_pin_was_made_by_hand():
 
     table = drawn(a, on=(gpu(), cpu()), pins={a: 1})
 
-    assert sentence(table, "a") == (
-        "On the CPU because it was assigned by hand before the passes."
-    )
+    assert sentence(table, "a") == ("On the CPU because it was assigned by hand before the passes.")
 
 
 def test_pass_3_and_pass_4_have_words():
@@ -225,7 +230,9 @@ def test_pass_3_and_pass_4_have_words():
 def test_the_last_resort_names_the_operation():
     table = drawn(build.view(constant("k"), (N,)), on=(gpu(), cpu()))
 
-    assert "no sweep reached it and this is the first device with VIEW" in sentence(table, "k (view)")
+    assert "no sweep reached it and this is the first device with VIEW" in sentence(
+        table, "k (view)"
+    )
 
 
 def test_a_leaf_that_nothing_reads_is_nowhere():

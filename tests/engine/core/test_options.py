@@ -101,7 +101,7 @@ def test_what_differs_from_the_defaults_becomes_arguments(options, args):
     assert options.command_args() == args
 
 
-def parsed(args: list[str]) -> Options:
+def parsed(args):
     """Options from arguments, by the table alone."""
     by_flag = {flag: spec for spec in OPTION_SPECS for flag in spec.flags}
     options, words = DEFAULTS, iter(args)

@@ -155,9 +155,7 @@ def test_a_split_is_called_after_its_first_operation():
 
 
 def test_a_split_of_one_operation_is_called_after_it(table):
-    alone = next(
-        i for i, row in enumerate(table.splits) if row["stop"] - row["start"] == 1
-    )
+    alone = next(i for i, row in enumerate(table.splits) if row["stop"] - row["start"] == 1)
 
     assert table.split_name(alone) == table.name[table.slot(int(table.splits[alone]["start"]))]
 

@@ -100,6 +100,8 @@ def test_a_tensor_is_shown_by_operation_name_type_and_shape():
     assert repr(Tensor(Q4_1, (64, 2, 1, 1), name="w")) == "<NONE 'w' q4_1 [64, 2, 1, 1]>"
 
 
-@pytest.mark.parametrize(("op", "is_view"), [(Op.VIEW, True), (Op.CPY, False), (Op.SET_ROWS, False)])
+@pytest.mark.parametrize(
+    ("op", "is_view"), [(Op.VIEW, True), (Op.CPY, False), (Op.SET_ROWS, False)]
+)
 def test_view_operations_are_those_the_scheduler_looks_through(op, is_view):
     assert Tensor(F32, (1, 1, 1, 1), op=op).is_view_op is is_view

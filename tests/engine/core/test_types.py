@@ -6,12 +6,10 @@ from gguf.constants import GGML_QUANT_SIZES
 
 from engine.core.types import TYPE_BY_LABEL, TensorType
 
-# The package still has q8_1 with two float32 scales; ggml-common.h asserts two float16 and 32 bytes.
+# The package still has q8_1 with two float32 scales; ggml-common.h asserts two float16 ones.
 OUTDATED = {"Q8_1"}
 SHARED = [
-    t
-    for t in gguf.GGMLQuantizationType
-    if t.value in set(TensorType) and t.name not in OUTDATED
+    t for t in gguf.GGMLQuantizationType if t.value in set(TensorType) and t.name not in OUTDATED
 ]
 
 

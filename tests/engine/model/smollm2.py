@@ -1,6 +1,7 @@
 """Plans of SmolLM2's header on devices on paper, made once each."""
 
 import functools
+from typing import Any
 
 from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
@@ -29,14 +30,14 @@ DEVICES = {
 
 
 @functools.cache
-def planner(devices: str, **options: int | str | bool) -> ModelPlanner:
+def planner(devices: str, **options: Any) -> ModelPlanner:
     facts = [parse_virtual(line) for line in DEVICES[devices]]
     with open_gguf(golden.header(MODEL)) as file:
         return make_planner(file, facts, Options(**{"n_ctx": 512, **options}))
 
 
 @functools.cache
-def tables(devices: str, **options: int | str | bool) -> PlanSetTable:
+def tables(devices: str, **options: Any) -> PlanSetTable:
     return table_of_set(planner(devices, **options).plan_set())
 
 

@@ -177,7 +177,7 @@ class Literal:
     def pass5(self) -> None:
         nodes = self.graph.nodes
         first = next((node for node in nodes if node.op not in VIEWS), nodes[0])
-        split = {"backend": self.id(first), "start": 0, "inputs": []}
+        split: dict[str, Any] = {"backend": self.id(first), "start": 0, "inputs": []}
         for i, node in enumerate(nodes):
             if node.op in VIEWS:
                 continue

@@ -14,8 +14,8 @@ from tests.engine.sched.drawn import (
     CPU_BUFT,
     GPU0_BUFT,
     GPU1_BUFT,
-    N,
     REPACK_BUFT,
+    N,
     backend,
     cache,
     constant,
@@ -64,10 +64,10 @@ class Maker:
         self.values: list[Tensor] = [given("x", N, rows)]
         self.ends: list[Tensor] = []
 
-    def pick(self) -> Tensor:
+    def pick(self):
         return self.draw(st.sampled_from(self.values[-4:]))
 
-    def home(self) -> BufferTypeFacts:
+    def home(self):
         return self.draw(st.sampled_from(self.homes))
 
     def grow(self, kind: str, i: int) -> None:

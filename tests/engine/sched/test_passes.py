@@ -76,7 +76,7 @@ def test_the_source_that_decided_is_told():
 
 
 def test_the_first_weight_decides_and_ends_the_search():
-    """T3: a ◄── w0 [GPU0 memory, which cannot MUL_MAT], w1 [CPU memory]: no home, and w1 unasked."""
+    """T3: a ◄── w0 [GPU0 memory, which cannot MUL_MAT], w1 [CPU memory]: w1 is unasked."""
     a = matmul("a", weight("w0", GPU0_BUFT), weight("w1", CPU_BUFT))
 
     solved = solve(a, on=(gpu(not_ops=("MUL_MAT",)), cpu()))
@@ -95,7 +95,7 @@ def test_a_weight_whose_device_lacks_the_operation_is_copied_back():
 
 
 def test_a_view_of_a_weight_is_not_a_weight():
-    """T2: w [GPU0 memory] ──► view ──► a ◄── x: the view is at home on GPU0, a does not follow it."""
+    """T2: w [GPU0 memory] ──► view ──► a ◄── x: the view is at home, a does not follow it."""
     view = build.view(weight("w", GPU0_BUFT), (N, N), (4 * N,))
     a = matmul("a", named("view", view), given("x"))
 
@@ -167,7 +167,9 @@ def test_a_large_batch_is_offloaded_from_host_memory():
 @pytest.mark.parametrize(
     ("settings", "views", "batch", "buft"),
     [
-        pytest.param({"op_offload": False}, (gpu(offload=N), cpu()), N, CPU_BUFT, id="switched off"),
+        pytest.param(
+            {"op_offload": False}, (gpu(offload=N), cpu()), N, CPU_BUFT, id="switched off"
+        ),
         pytest.param({}, (gpu(offload=N), cpu()), N - 1, CPU_BUFT, id="small batch"),
         pytest.param({}, BOTH, N, CPU_BUFT, id="device without the rule"),
         pytest.param({}, (gpu(offload=N, ops=()), cpu()), N, CPU_BUFT, id="no kernel"),
@@ -199,7 +201,7 @@ def test_offload_goes_to_the_first_willing_device():
 
 
 def test_a_device_between_that_reads_host_weights_keeps_them_from_being_offloaded():
-    """x ──► a ◄── w [CPU memory], BLAS between GPU0 and the CPU: the weight's device is not last."""
+    """x ──► a ◄── w [CPU memory], BLAS before the CPU: the weight's device is not last."""
     solved = solve(offloadable(), on=(gpu(offload=N), blas(), cpu()))
 
     assert (solved.backend("a"), solved.tag("a")) == ("BLAS", "1.wgt0")
@@ -322,7 +324,7 @@ def test_a_cache_on_the_cpu_breaks_a_gpu_region():
 
 
 def test_a_node_no_neighbour_can_run_goes_where_most_inputs_are():
-    """a [GPU0] ──► c (ADD) ◄── b [GPU0]; only GPU1, which reads GPU0 memory, and the CPU can ADD."""
+    """a [GPU0] ──► c (ADD) ◄── b [GPU0]; GPU0 cannot ADD; GPU1 can, and reads GPU0 memory."""
     a = matmul("a", weight("w0", GPU0_BUFT), given("x"))
     b = matmul("b", weight("w1", GPU0_BUFT), given("x2"))
     c = named("c", build.add(a, b))
@@ -370,7 +372,7 @@ def test_a_matmul_without_weights_is_upgraded_within_one_memory():
 
 
 def test_upgrading_compares_the_types_of_compute_buffers():
-    """T13: the same graph, but the CPU computes in a GPU's pinned memory: BLAS's is another type."""
+    """T13: the same graph, but the CPU computes in a GPU's pinned memory: not BLAS's type."""
     pinned = CPU_BUFT.__class__("GPU_Host", alignment=64, is_host=True)
     last = cpu().__class__("CPU", cpu().device, pinned)
 

@@ -1,5 +1,7 @@
 """What holds for every graph, every support table and every order of priorities."""
 
+import itertools
+
 from hypothesis import given
 
 from engine.core.devices import BufferUsage
@@ -74,7 +76,7 @@ def test_splits_partition_the_nodes_in_order(problem):
     splits = trace.cut.splits
     assert splits[0].start == 0
     assert splits[-1].stop == problem.graph.n_nodes
-    assert all(a.stop == b.start for a, b in zip(splits, splits[1:], strict=False))
+    assert all(a.stop == b.start for a, b in itertools.pairwise(splits))
     assert all(split.start < split.stop for split in splits)
     first = problem.graph.n_leafs
     for split in splits:
@@ -126,7 +128,7 @@ def test_no_pass_changes_what_an_earlier_one_decided_but_for_upgrades(problem):
         return
 
     states = [problem.start(), *(state for _, state in trace.steps)]
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in itertools.pairwise(states):
         for old, new, cause in zip(
             before.backend_ids, after.backend_ids, after.causes, strict=True
         ):

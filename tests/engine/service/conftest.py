@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.service.messages import EngineReady, Shutdown
+from engine.service.messages import Answer, EngineReady, Shutdown
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 120.0
@@ -22,7 +22,7 @@ class EngineChild:
     """The window's side of the pipe; answers are kept in the order they came."""
 
     def __init__(self, folder: Path) -> None:
-        self.answers = []
+        self.answers: list[Answer] = []
         self._n_seen = 0
         listener = Listener(str(folder / "engine"), authkey=KEY)
         self.process = subprocess.Popen(

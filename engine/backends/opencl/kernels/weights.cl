@@ -1,7 +1,8 @@
-// Rows of a weight matrix as float32. Built once a type: WEIGHT_F32, _F16, _Q8_0, _Q4_0 or _Q4_1.
+// Rows of a weight matrix as float32. Built once a type: WEIGHT_F32, _F16, _Q8_0, _Q4_0, _Q4_1
+// or _Q6_K.
 //
 // weight8(row, i)   elements i..i+7, i a multiple of 8
-// weight1(row, i)   one element (plain types only: a quantised row is whole blocks of 32)
+// weight1(row, i)   one element (plain types only: a quantised row is whole blocks of 32 or 256)
 // add_block(...)    sum + partial products of elements 32 * i_block.. with 32 elements of x
 //
 // Block layouts: ggml-common.h.
@@ -16,7 +17,23 @@
 #define weight1(row, i) 0.0f
 #endif
 
-#if defined(WEIGHT_F32) || defined(WEIGHT_F16)
+#if defined(WEIGHT_Q6_K)
+// uchar low[128], high[64]; char scale[16]; half d; value d * scale * (q - 32), q = 4 low bits and 2
+// high ones. Each half of a block is four runs of 32: two runs share 32 low bytes, all four 32 high.
+static float8 weight8(global const char *row, uint i)
+{
+    global const char *block = row + (i / 256) * 210;
+    const uint half_id = i % 256 / 128, run = i % 128 / 32, place = i % 32;
+    const uchar8 low = READ_UCHAR8(block + half_id * 64 + run % 2 * 32 + place);
+    const uchar8 high = READ_UCHAR8(block + 128 + half_id * 32 + place);
+    const uchar8 q_low = low >> (uchar8)(run / 2 * 4) & (uchar8)15;
+    const uchar8 q_high = high >> (uchar8)(run * 2) & (uchar8)3;
+    const float d = finite1_f16(block + 208) * block[192 + i % 256 / 16];
+    return (convert_float8(q_low | q_high << (uchar8)4) - 32.0f) * d;
+}
+#endif
+
+#if defined(WEIGHT_F32) || defined(WEIGHT_F16) || defined(WEIGHT_Q6_K)
 static float8 add_block(
     float8 sum, global const char *row, uint i_block, float8 x0, float8 x1, float8 x2, float8 x3)
 {

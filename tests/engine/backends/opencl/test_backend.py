@@ -264,6 +264,21 @@ def test_free_memory_falls_and_rises_with_buffers(device):
     assert held() == held_before
 
 
+def test_rounded_activations_count_as_memory_until_the_stream_goes(bench, device):
+    stream = device.init_backend()
+    weight = bench.leaf(TensorType.Q8_0, np.ones((8, 64), np.float32))
+    x = bench.leaf(F32, np.ones((3, 64), np.float32))
+    graph = bench.graph(build.mul_mat(weight, x))
+    held_before = device._held_bytes
+
+    stream.graph_compute(graph)
+    held_during = device._held_bytes
+    stream.dispose()
+
+    assert held_during == held_before + 3 * 64 * 4
+    assert device._held_bytes == held_before
+
+
 def test_a_software_device_offers_no_more_than_the_system_has(tmp_path):
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    1234 kB\n")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.backends.opencl.encode import ENCODERS
-from engine.backends.opencl.rules import SUPPORTED, OpenClRules
+from engine.backends.opencl.encode import ENCODERS, ROUNDINGS
+from engine.backends.opencl.rules import SUPPORTED, WEIGHT_TYPES, OpenClRules
 from engine.backends.opencl.warmup import samples
 from engine.core import build
 from engine.core.devices import BufferTypeFacts
@@ -34,12 +34,16 @@ def test_the_warm_up_covers_every_operation():
     assert {sample.node.op for sample in samples()} >= set(SUPPORTED) - {Op.CONT}
 
 
+def test_every_quantised_weight_type_has_its_rounding():
+    assert set(ROUNDINGS) == {t for t in WEIGHT_TYPES if t.is_quantized}
+
+
 def test_views_are_always_supported():
-    assert RULES.supports_op(build.reshape(leaf(TensorType.Q6_K, 256, 2), 512))
+    assert RULES.supports_op(build.reshape(leaf(TensorType.Q4_K, 256, 2), 512))
 
 
 REFUSED = {
-    "a weight type without a kernel": build.mul_mat(leaf(TensorType.Q6_K, 256, 4), leaf(F32, 256)),
+    "a weight type without a kernel": build.mul_mat(leaf(TensorType.Q4_K, 256, 4), leaf(F32, 256)),
     "half float activations": build.mul_mat(leaf(F32, 8, 4), leaf(F16, 8, 2)),
     "a transposed weight": build.mul_mat(build.transpose(leaf(F16, 4, 8)), leaf(F32, 8)),
     "an operation without a kernel": build.argsort(leaf(F32, 8)),

@@ -1,0 +1,157 @@
+"""Devices on paper from one line: every key, and every way to get it wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.backends.null.presets import MIB, PRESETS
+from engine.backends.null.virtual import KEYS, parse_virtual
+from engine.core import build
+from engine.core.devices import BufferTypeFacts, DeviceFacts, DeviceType
+from engine.core.tensor import Tensor
+from engine.core.types import TensorType
+from engine.errors import PlacementError
+
+HOST = BufferTypeFacts("CPU", is_host=True)
+
+
+def matmul(rows=32):
+    w, x = (Tensor(TensorType.F32, (64, n, 1, 1)) for n in (8, rows))
+    return build.mul_mat(w, x)
+
+
+def test_name_type_and_free_memory():
+    facts = parse_virtual("GPU0:gpu:8192")
+
+    assert (facts.name, facts.type, facts.reg) == ("GPU0", DeviceType.GPU, "NULL")
+    assert facts.memory_free == facts.memory_total == 8192 * MIB
+
+
+@pytest.mark.parametrize(
+    ("word", "device_type"),
+    [("gpu", DeviceType.GPU), ("IGPU", DeviceType.IGPU), ("accel", DeviceType.ACCEL),
+     ("Cpu", DeviceType.CPU)],
+)  # fmt: skip
+def test_types(word, device_type):
+    assert parse_virtual(f"D:{word}:1").type is device_type
+
+
+def test_a_cpu_reads_all_host_memory():
+    rules = parse_virtual("CPU:cpu:1").rules
+
+    assert rules.supports_buft(BufferTypeFacts("CUDA_Host", is_host=True))
+
+
+@pytest.mark.parametrize(
+    ("line", "what", "expected"),
+    [
+        ("G:gpu:1:buft=X", lambda f: f.buft.name, "X"),
+        ("G:gpu:1:buft=X", lambda f: f.rules.supports_buft(f.buft), True),
+        ("G:gpu:1:align=256", lambda f: f.buft.alignment, 256),
+        ("G:gpu:1:max=1000", lambda f: f.buft.max_bytes, 1000),
+        ("G:gpu:1:preset=vulkan,max=0", lambda f: f.buft.max_bytes, None),
+        ("G:gpu:1:host=1", lambda f: f.buft.is_host, True),
+        ("G:gpu:1:async=1", lambda f: f.caps.asynchronous, True),
+        ("G:gpu:1:preset=cuda,async=0", lambda f: f.caps.asynchronous, False),
+        ("G:gpu:1:events=1", lambda f: f.caps.events, True),
+        ("G:gpu:1:mmap=0", lambda f: f.caps.mmap_support, False),
+        ("G:gpu:1:cpyasync=1", lambda f: f.copies_async, True),
+        ("G:gpu:1:hostbuft=P", lambda f: (f.host_buft.name, f.host_buft.is_host), ("P", True)),
+        ("G:gpu:1:hostbuft=P", lambda f: f.caps.host_buffer, True),
+        ("G:gpu:1:offload=32", lambda f: f.rules.offload_op(matmul(32)), True),
+        ("G:gpu:1:offload=33", lambda f: f.rules.offload_op(matmul(32)), False),
+        ("G:gpu:1:preset=cuda,offload=0", lambda f: f.rules.offload_op(matmul(512)), False),
+        ("G:gpu:1:ops=ADD+MUL", lambda f: f.rules.supports_op(matmul()), False),
+        ("G:gpu:1:ops=ADD+MUL_MAT", lambda f: f.rules.supports_op(matmul()), True),
+        ("G:gpu:1:ops=*", lambda f: f.rules.supports_op(matmul()), True),
+        ("G:gpu:1:noops=ADD+MUL_MAT", lambda f: f.rules.supports_op(matmul()), False),
+        ("R:gpu:1:preset=rpc,buft=R[host:1]", lambda f: f.stream_name, "R[host:1]"),
+        ("G:gpu:1:buft=X", lambda f: f.stream_name, "G"),
+        ("G:gpu:1:", lambda f: f.name, "G"),
+    ],
+)
+def test_every_key_sets_what_it_names(line, what, expected):
+    assert what(parse_virtual(line)) == expected
+
+
+def test_every_key_is_tried_above():
+    marks = test_every_key_sets_what_it_names.pytestmark[0].args[1]
+    lines = " ".join(line for line, _, _ in marks)
+
+    assert [key for key in KEYS if f"{key}=" not in lines] == []
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_keeps_the_name_and_the_memory_of_the_line(preset):
+    facts = parse_virtual(f"D7:gpu:5:preset={preset}")
+
+    assert isinstance(facts, DeviceFacts)
+    assert (facts.name, facts.memory_free, facts.type) == ("D7", 5 * MIB, DeviceType.GPU)
+
+
+@pytest.mark.parametrize(
+    ("preset", "offloads", "pinned", "events", "mmap"),
+    [
+        ("plain", False, None, False, True),
+        ("rpc", False, None, True, True),
+        ("cuda", True, "CUDA_Host", True, True),
+        ("vulkan", True, "Vulkan_Host", True, True),
+        ("cpu", False, None, False, True),
+    ],
+)
+def test_presets_have_the_facts_of_the_real_backends(preset, offloads, pinned, events, mmap):
+    facts = parse_virtual(f"D:gpu:1:preset={preset}")
+
+    assert facts.rules.offload_op(matmul()) is offloads
+    assert (facts.host_buft and facts.host_buft.name) == pinned
+    assert facts.caps.events is events
+    assert facts.caps.mmap_support is mmap
+    assert facts.rules.supports_buft(facts.buft)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("GPU0", "It needs a name, a type and free MiB."),
+        ("GPU0:gpu", "It needs a name, a type and free MiB."),
+        (":gpu:1", "It needs a name, a type and free MiB."),
+        ("", "It needs a name, a type and free MiB."),
+        ("GPU0:tpu:1", "Type is tpu, allowed are gpu, igpu, accel, cpu."),
+        ("GPU0:gpu:many", "Free memory is many, which is not a number of MiB."),
+        ("GPU0:gpu:-1", "Free memory is -1, which is not a number of MiB."),
+        ("GPU0:gpu:\u00b2", "Free memory is \u00b2, which is not a number of MiB."),
+        ("GPU0:gpu:" + "9" * 14, f"Free memory is {'9' * 14}, which is not a number of MiB."),
+        ("GPU0:gpu:1:colour=red", f"Colour=red is not key=value with a key of {', '.join(KEYS)}."),
+        ("GPU0:gpu:1:align", f"Align is not key=value with a key of {', '.join(KEYS)}."),
+        ("GPU0:gpu:1:align=", f"Align= is not key=value with a key of {', '.join(KEYS)}."),
+        ("GPU0:gpu:1:preset=tpu", f"Preset is tpu, allowed are {', '.join(PRESETS)}."),
+        ("GPU0:gpu:1:align=48", "Align is 48, which is not a power of two."),
+        ("GPU0:gpu:1:align=0", "Align is 0, which is not a power of two."),
+        ("GPU0:gpu:1:offload=yes", "Offload is yes, which is not a number."),
+        ("GPU0:gpu:1:max=\u00b2", "Max is \u00b2, which is not a number."),
+        ("GPU0:gpu:1:max=" + "9" * 5000, f"Max is {'9' * 5000}, which is not a number."),
+    ],
+)
+def test_a_wrong_line_is_refused_with_the_part_that_is_wrong(line, sentence):
+    with pytest.raises(PlacementError) as caught:
+        parse_virtual(line)
+
+    assert caught.value.title == f"The device {line!r} cannot be read."
+    assert caught.value.sentence == sentence
+    assert caught.value.hint == "for example GPU0:gpu:8192:preset=cuda"
+
+
+WORDS = st.sampled_from(
+    ("GPU0", "gpu", "cpu", ":", "=", ",", "1", "8192", "preset", "cuda", "buft", "max", "\u0661")
+)
+
+
+@given(st.one_of(st.text(max_size=30), st.lists(WORDS, max_size=14).map("".join)))
+def test_any_text_gives_facts_or_a_refusal(text):
+    try:
+        facts = parse_virtual(text)
+    except PlacementError:
+        return
+
+    assert facts.name
+    assert facts.memory_free >= 0

@@ -1,0 +1,114 @@
+"""Launches of a split, without a device: who rounds activations, and how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.backend.host_buffer import HostBufferType
+from engine.backend.interface import Place
+from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING
+from engine.backends.opencl.scratch import Scratch
+from engine.backends.opencl.split import encode_split
+from engine.core import build
+from engine.core.devices import BufferTypeFacts
+from engine.core.tensor import Tensor, shape4
+from engine.core.types import TensorType
+
+F32, Q4_0, Q4_1, Q6_K = TensorType.F32, TensorType.Q4_0, TensorType.Q4_1, TensorType.Q6_K
+HOST = HostBufferType(BufferTypeFacts("host", is_host=True))
+ANYWHERE = Place(HOST.alloc_buffer(64), 0)
+SCRATCH = Place(HOST.alloc_buffer(64), 0)
+
+
+def leaf(tensor_type, *ne):
+    return Tensor(tensor_type, shape4(*ne))
+
+
+def launches(*nodes, tuning=CPU_TUNING):
+    """(names of the kernels, bytes of scratch asked for)."""
+    asked = []
+
+    def scratch(n_bytes):
+        asked.append(n_bytes)
+        return SCRATCH
+
+    calls = list(encode_split(nodes, lambda tensor: ANYWHERE, tuning, scratch))
+    return [call.kernel for call in calls], asked
+
+
+def test_plain_weights_read_activations_as_they_are():
+    x = leaf(F32, 64, 3)
+
+    names, asked = launches(build.mul_mat(leaf(F32, 64, 8), x))
+
+    assert names == ["mul_mat_tile"]
+    assert asked == []
+
+
+def test_matmuls_in_a_row_round_their_activations_once():
+    x = leaf(F32, 64)
+    nodes = [build.mul_mat(leaf(t, 64, 8), x) for t in (Q4_0, Q4_1, Q4_0)]
+
+    names, asked = launches(*nodes)
+
+    assert names == ["round_rows_q8_0", *["mul_mat_vec"] * 3]
+    assert asked == [64 * 4]
+
+
+def test_other_activations_in_between_take_the_place():
+    x, y = leaf(F32, 64), leaf(F32, 64)
+    weight = leaf(Q4_0, 64, 8)
+
+    names, _ = launches(*[build.mul_mat(weight, columns) for columns in (x, y, x)])
+
+    assert names == ["round_rows_q8_0", "mul_mat_vec"] * 3
+
+
+def test_weights_with_other_blocks_round_the_same_activations_again():
+    x = leaf(F32, 256)
+
+    names, _ = launches(build.mul_mat(leaf(Q4_0, 256, 8), x), build.mul_mat(leaf(Q6_K, 256, 8), x))
+
+    assert names == ["round_rows_q8_0", "mul_mat_vec", "round_rows_q8_k", "mul_mat_vec"]
+
+
+def test_a_write_through_a_view_of_the_activations_makes_them_new():
+    x, weight = leaf(F32, 64), leaf(Q4_0, 64, 8)
+    written = build.cpy(leaf(F32, 64), build.view(x, (64,), ()))
+
+    names, _ = launches(build.mul_mat(weight, x), written, build.mul_mat(weight, x))
+
+    assert names.count("round_rows_q8_0") == 2
+
+
+def test_room_is_asked_for_once_and_for_the_largest():
+    small, large = leaf(F32, 64, 2), leaf(F32, 128, 5)
+    nodes = [build.mul_mat(leaf(Q4_0, x.ne[0], 8), x) for x in (small, large, small)]
+
+    _, asked = launches(*nodes)
+
+    assert asked == [128 * 5 * 4]
+
+
+@pytest.mark.parametrize("tuning", [CPU_TUNING, GPU_TUNING])
+@pytest.mark.parametrize(("weight_type", "k"), [(Q4_0, 32), (Q4_0, 5504), (Q6_K, 2560)])
+def test_items_cover_whole_blocks_of_every_row(tuning, weight_type, k):
+    node = build.mul_mat(leaf(weight_type, k, 8), leaf(F32, k, 3, 2))
+
+    first = next(encode_split([node], lambda tensor: ANYWHERE, tuning, lambda n_bytes: SCRATCH))
+
+    elems_per_item = int(first.args[4])
+    assert elems_per_item % weight_type.block_elems == 0
+    assert (first.items[0] - 1) * elems_per_item < k <= first.items[0] * elems_per_item
+    assert first.items[1:] == (6, 1)
+
+
+def test_scratch_keeps_its_place_until_more_is_needed():
+    scratch = Scratch(HOST)
+
+    first, smaller, larger = scratch.place(1000), scratch.place(10), scratch.place(1001)
+
+    assert smaller == first
+    assert larger.buffer is not first.buffer
+    assert larger.buffer.size == 2000
+    assert scratch.place(2000) == larger

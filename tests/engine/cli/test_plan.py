@@ -1,0 +1,151 @@
+"""plan, splits, memory and why: what they print, on real devices and on paper."""
+
+import pytest
+
+from engine.core.plan import Batch
+from tests.engine.nano import nano, nano_with
+
+PAPER = ("--virtual", "GPU0:gpu:8192:preset=cuda", "--virtual", "CPU:cpu:16384")
+
+
+def test_plan_gives_nodes_splits_and_memory_of_both_batches(cli):
+    plans = cli("plan", nano(), *PAPER, "-ngl", 2, "--json").json
+
+    assert set(plans) == {batch.value for batch in Batch}
+    for plan in plans.values():
+        node, split = plan["nodes"][0], plan["splits"][-1]
+        assert {"id", "op", "name", "ne", "backend", "cause", "pass"} <= set(node)
+        assert {"id", "backend", "start", "stop", "inputs"} <= set(split)
+        assert all({"name", "bytes"} == set(item) for item in split["inputs"])
+        assert all(
+            set(kinds) == {"model", "kv", "compute", "output"} for kinds in plan["memory"].values()
+        )
+
+
+def test_splits_cover_the_nodes_in_order_and_name_their_devices(cli):
+    plan = cli("plan", nano(), *PAPER, "-ngl", 2, "--json").json["prompt"]
+
+    stops = [split["stop"] for split in plan["splits"]]
+    assert [split["start"] for split in plan["splits"]] == [0, *stops[:-1]]
+    assert stops[-1] == len(plan["nodes"])
+    for split in plan["splits"]:
+        inside = plan["nodes"][split["start"] : split["stop"]]
+        assert {node["split"] for node in inside} == {split["id"]}
+
+
+def test_every_spelling_of_llama_cpp_is_taken(cli):
+    done = cli(
+        "plan", "-m", nano(), "-ngl", "all", "-fa", "-c", 300, "-b", 128, "-ub", 64, "-t", 2,
+        "-dev", "GPU0", "-s", -1, "--temp", 0, "--top-k", 5, "--top-p", 0.5, "-sm", "layer",
+        "--no-op-offload", *PAPER, "--json",
+    )  # fmt: skip
+
+    prompt = done.json["prompt"]
+    assert (prompt["n_tokens"], prompt["n_kv"], prompt["flash_attn"]) == (64, 512, True)
+
+
+@pytest.mark.parametrize("name", ["--devices", "--device", "-dev"])
+@pytest.mark.parametrize("value", ["cpu", "none", "CPU"])
+def test_the_cpu_is_always_there_and_may_be_alone(cli, name, value):
+    plan = cli("plan", nano(), *PAPER, name, value, "--json").json["prompt"]
+
+    assert {node["backend"] for node in plan["nodes"]} == {"CPU"}
+
+
+def test_every_key_of_a_device_on_paper_is_taken(cli):
+    keys = (
+        "preset=plain,buft=B0,align=256,max=1000000000,host=0,async=1,events=1,cpyasync=1,"
+        "hostbuft=B0_Host,mmap=0,offload=32,ops=*,noops=SOFT_MAX"
+    )
+
+    memory = cli("memory", nano(), "--virtual", f"A:gpu:100:{keys}", "--json").json
+
+    assert {"B0", "B0_Host"} <= set(memory)
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        ("A:gpu", "needs a name, a type and free MiB"),
+        ("A:tpu:5", "Type is tpu"),
+        ("A:gpu:5:colour=red", "=red is not key=value"),
+        ("A:gpu:5:preset=cudo", "Preset is cudo"),
+    ],
+)
+def test_a_device_on_paper_that_cannot_be_read_is_named(cli, device, said):
+    done = cli("plan", nano(), "--virtual", device)
+
+    assert done.code == 1
+    assert said in done.err
+
+
+def test_a_header_without_data_is_planned(cli, tmp_path):
+    whole, header = nano(), nano_with(tmp_path, whole=False)
+
+    plans = [cli("plan", path, *PAPER, "--json").json for path in (whole, header)]
+
+    assert plans[0] == plans[1]
+
+
+def test_people_get_a_headline_splits_and_the_ledger(cli):
+    out = cli("plan", nano(), *PAPER, "-ngl", 2).out
+
+    assert out.startswith("99 nodes: ")
+    assert "begins because" in out
+    assert "sum MiB" in out
+
+
+def test_what_does_not_fit_is_said(cli):
+    out = cli("memory", nano(), "--virtual", "GPU0:gpu:1").out
+
+    assert "Does not fit: GPU0 needs" in out
+
+
+def test_splits_of_one_batch_are_those_of_the_plan(cli):
+    plan = cli("plan", nano(), *PAPER, "-ngl", 2, "--json").json
+
+    for batch in Batch:
+        splits = cli("splits", nano(), *PAPER, "-ngl", 2, "--batch", batch.value, "--json").json
+        assert splits == plan[batch.value]["splits"]
+
+
+# --- why ------------------------------------------------------------------------------------
+
+
+def test_why_takes_an_index_a_name_and_a_name_with_its_occurrence(cli):
+    for node in ("#1", "norm-0@0"):
+        found = cli("why", nano(), node, *PAPER, "--json").json
+        assert (found["title"], found["node_id"]) == ("norm-0", 1)
+    second = cli("why", nano(), "norm-0@1", *PAPER, "--json").json
+    assert (second["title"], second["node_id"] > 1) == ("norm-0", True)
+
+
+def test_why_says_where_a_weight_is(cli):
+    out = cli("why", nano(), "blk.0.attn_q.weight", *PAPER, "-ngl", 0).out
+
+    assert "On the CPU because its weight is there" in out
+
+
+def test_why_of_an_ambiguous_name_lists_its_nodes(cli):
+    done = cli("why", nano(), "norm-0", *PAPER)
+
+    assert done.code == 1
+    assert "norm-0@0 (#1 RMS_NORM)" in done.err
+    assert "norm-0@1 (#" in done.err
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        ("nurm-0", "norm-0"),
+        ("#99", "This plan has nodes #0 to #98."),
+        ("norm-0@2", "2 nodes have that name"),
+        ("result_output@1", "One node has that name"),
+        ("#x", "no node or weight called #x"),
+    ],
+)
+def test_why_of_a_node_that_is_not_there_says_what_is(cli, node, said):
+    done = cli("why", nano(), node, *PAPER)
+
+    assert done.code == 1
+    assert said in done.err

@@ -1,0 +1,162 @@
+"""run, score and trace on a real small model."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.engine.nano import nano, nano_with
+
+PROMPT = "Hello world"
+FIRST_TOKENS = [745, 270, 132]
+GREEDY = ("--devices", "cpu", "-c", 256, "--temp", 0)
+
+
+def test_run_gives_tokens_text_splits_copies_and_speeds(cli):
+    run = cli("run", nano(), "--prompt", PROMPT, "-n", 3, *GREEDY, "--json").json
+
+    assert run["tokens"] == FIRST_TOKENS
+    assert len(run["prompt_tokens"]) == 7
+    assert run["prefill_tokens_per_s"] > 0
+    assert run["decode_tokens_per_s"] > 0
+    assert run["copies"] == []
+    for split in run["splits"]:
+        assert {"id", "backend", "start", "stop", "n_nodes", "time_ns"} <= set(split)
+        assert split["n_nodes"] == split["stop"] - split["start"]
+    assert [len(split["time_ns"]) for split in run["splits"]] == [1, 2]
+
+
+@pytest.fixture
+def opencl_device(cli):
+    """Return the name of this machine's first OpenCL device."""
+    found = cli("devices", "--json").json
+    names = [device["name"] for device in found["devices"] if device["name"].startswith("OpenCL")]
+    if not names:
+        pytest.skip(f"OpenCL: no device ({found['unavailable']})")
+    return names[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", ["opencl", "{}"])
+def test_copies_have_bytes_and_times(cli, opencl_device, devices):
+    options = ("-ngl", 2, "-c", 256, "--temp", 0, "--devices", devices.format(opencl_device))
+
+    run = cli("run", nano(), "-p", PROMPT, "-n", 2, *options, "--json").json
+
+    assert {split["backend"] for split in run["splits"]} == {opencl_device, "CPU"}
+    assert run["copies"]
+    assert all(copy["bytes"] > 0 and len(copy["time_ns"]) == 1 for copy in run["copies"])
+
+
+def test_people_see_the_prompt_the_text_and_the_sums(cli):
+    out = cli("run", nano(), "-p", PROMPT, "-n", 3, *GREEDY).out
+
+    assert out.startswith(PROMPT)
+    assert "generation 3 tokens" in out
+    assert "ended: length" in out
+
+
+def test_minus_one_runs_until_the_context_is_full(cli):
+    run = cli("run", nano(), "-p", PROMPT, "-n", -1, *GREEDY, "--json").json
+
+    assert run["stop_reason"] == "context full"
+
+
+def test_a_trace_is_written_in_the_form_its_name_asks_for(cli, tmp_path):
+    chrome, perfetto = tmp_path / "t.json", tmp_path / "t.pftrace"
+
+    cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY, "--trace", chrome, "--json")
+    done = cli("trace", nano(), "-p", PROMPT, "-n", 2, *GREEDY, "-o", perfetto)
+
+    assert "traceEvents" in json.loads(chrome.read_text())
+    assert perfetto.stat().st_size > 0
+    assert done.out.endswith(f"Trace in {perfetto}\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--trace", "{}/nowhere/t.json"),
+        ("run", "--trace", "{}"),
+        ("trace", "-o", "{}/nowhere/t.json"),
+        ("score", "--tokens", "1", "--logits", "{}/nowhere/l.npy"),
+    ],
+    ids=" ".join,
+)
+def test_a_file_that_cannot_be_written_is_said_before_the_model_is_opened(cli, tmp_path, words):
+    command, *options = (word.format(tmp_path) for word in words)
+
+    done = cli(command, "/no/such/model.gguf", "-p", PROMPT, *options)
+
+    assert done.code == 1
+    assert done.err.startswith("Cannot write")
+
+
+def test_score_compares_our_choice_with_the_given_tokens(cli, tmp_path):
+    file = tmp_path / "logits.npy"
+
+    tokens = ",".join(map(str, FIRST_TOKENS))
+    result = cli(
+        "score", nano(), "-p", PROMPT, "--tokens", tokens, *GREEDY, "--logits", file, "--json"
+    ).json
+
+    logits = np.load(file)
+    assert [step["argmax"] for step in result["steps"]] == FIRST_TOKENS
+    assert [step["gap"] for step in result["steps"]] == [0, 0, 0]
+    assert len(result["prompt_tokens"]) == 7
+    assert (logits.shape, logits.dtype) == ((3, 1024), np.float32)
+    assert logits.argmax(axis=1).tolist() == FIRST_TOKENS
+
+
+def test_score_prints_a_table_for_people(cli):
+    out = cli("score", nano(), "-p", PROMPT, "--tokens", "745,5", *GREEDY).out
+
+    assert out.splitlines()[0].split() == ["step", "token", "argmax", "gap"]
+    assert out.splitlines()[1].split() == ["0", "745", "745", "0.0000"]
+
+
+def test_a_run_of_a_header_without_data_is_refused(cli, tmp_path):
+    done = cli("run", nano_with(tmp_path, whole=False), "-p", PROMPT, *GREEDY, "--json")
+
+    assert done.code == 1
+    assert done.json["error"]["title"].endswith("It can be planned, not run.")
+
+
+def test_a_run_on_devices_on_paper_is_refused(cli):
+    done = cli("run", nano(), "-p", PROMPT, "--virtual", "A:gpu:100")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("Devices on paper cannot run a model.")
+
+
+def test_a_run_whose_plan_has_a_gpu_on_paper_says_so(cli, monkeypatch):
+    import engine.backends
+
+    only_cpu = tuple(item for item in engine.backends.BUILTIN if item.name == "CPU")
+    monkeypatch.setattr(engine.backends, "BUILTIN", only_cpu)
+    monkeypatch.setattr("engine.planning.fetch_demo", lambda *args: nano())
+
+    done = cli("run", "demo", "-p", PROMPT, "-n", 1, "-ngl", 2, "-c", 256, "--temp", 0, "--json")
+
+    note = "GPU0 exists on paper only: this run uses CPU"
+    assert (done.code, done.err) == (0, f"{note}.\n")
+    assert done.json["note"] == note
+
+
+def test_fetch_says_where_the_demo_model_is(cli, monkeypatch, tmp_path):
+    model = tmp_path / "demo.gguf"
+    model.write_bytes(b"12345")
+    monkeypatch.setattr("engine.cli.fetch.fetch_demo", lambda tell: model)
+
+    assert cli("fetch", "demo", "--json").json == {"path": str(model), "bytes": 5}
+    assert cli("fetch", "demo").out == f"{model}\n"
+
+
+def test_devices_lists_those_on_paper_too(cli):
+    found = cli("devices", "--virtual", "A:igpu:100", "--json").json
+
+    assert [(d["name"], d["type"], d["virtual"]) for d in found["devices"]] == [
+        ("A", "IGPU", True), ("CPU", "CPU", True),
+    ]  # fmt: skip
+    assert "a GPU on paper" in cli("devices", "--virtual", "A:igpu:100").out

@@ -1,0 +1,141 @@
+"""Weights into buffers: packing, progress, stopping, and files that end early."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.backends.null.reg import NullReg
+from engine.backends.null.virtual import parse_virtual
+from engine.core.options import Options
+from engine.errors import DeviceError, ModelError, Stopped
+from engine.gguf.reader import open_gguf
+from engine.model.loader import (
+    Resident,
+    buffer_type_of,
+    check_loadable,
+    load_cache,
+    load_weights,
+    pack,
+)
+from engine.model.planning import make_planner
+from tests.engine.model.made import made_file
+from tests.oracle import golden
+
+GPU = "GPU0:gpu:8192:mmap=0"
+CPU = "CPU:cpu:16384"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "offsets", "totals"),
+    [
+        ([], None, [], []),
+        ([10, 20], None, [(0, 0), (0, 10)], [30]),
+        ([10, 20, 5], 30, [(0, 0), (0, 10), (1, 0)], [30, 5]),
+        ([50, 10], 30, [(0, 0), (1, 0)], [50, 10]),
+    ],
+)
+def test_sizes_are_packed_into_as_few_buffers_as_the_limit_asks_for(sizes, limit, offsets, totals):
+    assert pack(sizes, limit) == (offsets, totals)
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(50, 120))
+def test_packed_sizes_follow_one_another(sizes, limit):
+    offsets, totals = pack(sizes, limit)
+
+    assert sum(totals) == sum(sizes)
+    assert all(total <= limit for total in totals)
+    ends = [(i, offset + size) for (i, offset), size in zip(offsets, sizes, strict=True)]
+    for place, end in zip(offsets[1:], ends, strict=False):
+        assert place in (end, (end[0] + 1, 0))
+
+
+class Loading:
+    """A made file on null devices."""
+
+    def __init__(self, tmp_path, *lines):
+        facts = [parse_virtual(line) for line in lines]
+        self.file = made_file(tmp_path)
+        self.devices = {d.facts.name: d for d in NullReg(facts).devices()}
+        self.planner = make_planner(self.file, facts, Options())
+        self.resident = Resident()
+        self.progress = []
+
+    def load(self, stop_asked=lambda: False):
+        load_weights(
+            self.resident, self.file, self.planner.weights, self.devices,
+            on_progress=self.progress.append, stop_asked=stop_asked,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def loading(tmp_path):
+    made = Loading(tmp_path, GPU, CPU)
+    yield made
+    made.file.close()
+
+
+def test_every_weight_gets_a_place_of_its_own(loading):
+    loading.load()
+
+    places = loading.resident.places
+    assert set(places) == set(loading.planner.weights.tensors.values())
+    assert len({(id(p.buffer), p.offset) for p in places.values()}) == len(places)
+
+
+def test_progress_counts_the_bytes_that_are_copied(loading):
+    loading.load()
+
+    done = [p.done for p in loading.progress]
+    assert done == sorted(done)
+    last = loading.progress[-1]
+    assert last.done == last.total == sum(b.n_bytes for b in loading.planner.weights.buffers)
+    assert last.label.startswith("loading ")
+
+
+def test_loading_stops_between_weights_when_asked_to(loading):
+    answers = iter([False, False, True])
+
+    with pytest.raises(Stopped):
+        loading.load(lambda: next(answers))
+
+    assert len(loading.progress) == 2
+
+
+def test_a_device_that_cannot_use_a_mapped_file_says_so(tmp_path):
+    loading = Loading(tmp_path, CPU)
+    with loading.file, pytest.raises(DeviceError, match="CPU cannot use a mapped file"):
+        loading.load()
+
+
+def test_the_cache_gets_places_on_its_devices(loading):
+    load_cache(loading.resident, loading.planner.cache, loading.devices)
+
+    cache = loading.planner.cache
+    assert set(loading.resident.places) == {*cache.keys, *cache.values}
+    (buffer,) = loading.resident.buffers
+    assert (buffer.buft.name, buffer.size) == ("GPU0", cache.buffers[0].n_bytes)
+
+
+def test_released_weights_have_no_places(loading):
+    loading.load()
+
+    loading.resident.release()
+
+    assert (loading.resident.places, loading.resident.buffers) == ({}, [])
+
+
+def test_a_file_that_ends_early_can_be_planned_and_not_run():
+    with (
+        open_gguf(golden.header("smollm2-135m-q4_1")) as file,
+        pytest.raises(ModelError) as caught,
+    ):
+        check_loadable(file)
+
+    assert caught.value.title.endswith("ends too early. It can be planned, not run.")
+    assert "Tensor 1 of 272" in caught.value.sentence
+    assert "Expected size" in caught.value.hint
+
+
+def test_memory_a_device_does_not_have_is_refused(loading):
+    with pytest.raises(DeviceError, match="GPU0 has no memory called CPU"):
+        buffer_type_of(loading.devices["GPU0"], "CPU")

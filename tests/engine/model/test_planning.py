@@ -1,0 +1,215 @@
+"""Plans of whole models: shapes, pins, flash attention, memory, and what is refused."""
+
+import itertools
+
+import pytest
+
+from engine.backends.null.virtual import parse_virtual
+from engine.core.options import FlashAttn, Options
+from engine.core.placement import CauseKind
+from engine.core.plan import Batch, BatchShape, MemoryKind
+from engine.errors import ModelError, PlacementError
+from engine.model.arch import ARCHITECTURES, find_architecture
+from engine.model.planning import make_planner
+from tests.engine.model.made import made_file
+from tests.engine.model.smollm2 import DEVICES, planner, tables
+
+
+def refused(tmp_path, error, **keys):
+    cpu = [parse_virtual("CPU:cpu:1024")]
+    names = {f"llama.{k}" if "." not in k else k: v for k, v in keys.items()}
+    with made_file(tmp_path, keys=names) as file, pytest.raises(error) as caught:
+        make_planner(file, cpu, Options())
+    return caught.value
+
+
+# What is refused.
+
+
+def test_an_unknown_architecture_is_named_beside_those_that_are_known(tmp_path):
+    error = refused(tmp_path, ModelError, **{"general.architecture": "mamba"})
+
+    assert error.title == "This version cannot plan mamba models."
+    assert error.sentence == f"It has graphs for {', '.join(ARCHITECTURES)} without experts."
+
+
+def test_the_architecture_is_looked_at_before_any_key_of_it(tmp_path):
+    """A mamba file has no llama.* keys: the first error must not be about them."""
+    error = refused(tmp_path, ModelError, **{"general.architecture": "mamba", "block_count": None})
+
+    assert "cannot plan mamba" in error.title
+
+
+def test_experts_are_refused_by_name(tmp_path):
+    error = refused(tmp_path, ModelError, expert_count=8)
+
+    assert error.title == "This version cannot plan llama with experts models."
+
+
+def test_a_known_architecture_is_found():
+    assert find_architecture("llama").name == "llama"
+
+
+def test_the_longest_context_has_a_bound(tmp_path):
+    cpu = [parse_virtual("CPU:cpu:1024")]
+    with made_file(tmp_path) as file, pytest.raises(PlacementError) as caught:
+        make_planner(file, cpu, Options(n_ctx=2**24 + 1))
+
+    assert caught.value.title == "A context of 16777217 tokens is too long."
+
+
+# Sizes.
+
+
+@pytest.mark.parametrize(
+    ("n_ctx", "n_batch", "n_ubatch", "expected"),
+    [
+        (0, 2048, 512, (8192, 2048, 512)),
+        (512, 2048, 512, (512, 512, 512)),
+        (300, 2048, 512, (512, 512, 512)),
+        (4096, 100, 512, (4096, 100, 100)),
+    ],
+)
+def test_batches_fit_into_the_context_and_ubatches_into_batches(n_ctx, n_batch, n_ubatch, expected):
+    made = planner("cpu", n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch)
+
+    assert (made.n_ctx, made.n_batch, made.n_ubatch) == expected
+
+
+def test_the_worst_case_has_a_full_context_and_an_output_a_row():
+    made = planner("cpu", n_ctx=1024)
+
+    assert made.worst_shape(Batch.PROMPT) == BatchShape(512, 1024, 512)
+    assert made.worst_shape(Batch.TOKEN) == BatchShape(1, 1024, 1)
+
+
+def test_planning_the_same_shape_twice_gives_the_same_plan():
+    made = planner("cuda", n_gpu_layers=2)
+    shape = BatchShape(40, 256, 1)
+
+    first, second = (made.plan(Batch.PROMPT, shape).plan for _ in range(2))
+
+    assert first.trace.final == second.trace.final
+    assert [n.name for n in first.graph.nodes] == [n.name for n in second.graph.nodes]
+    assert first.plan_id != second.plan_id
+
+
+# Pins: norms stick to their layer's device.
+
+
+def pinned(made, n_tokens):
+    plan = made.plan(Batch.PROMPT, BatchShape(n_tokens, 256, 1)).plan
+    first = len(plan.graph.leafs)
+    causes = plan.trace.final.causes[first:]
+    return {
+        node.name: plan.backends[plan.trace.final.backend_ids[first + i]].name
+        for i, (node, cause) in enumerate(zip(plan.graph.nodes, causes, strict=True))
+        if cause.kind is CauseKind.USER
+    }
+
+
+def test_norms_are_pinned_below_32_tokens():
+    """T18"""
+    found = pinned(planner("cuda", n_gpu_layers=2), 31)
+
+    assert found["norm-0"] == "CPU"
+    assert found["norm-29"] == "CUDA0"
+    assert set(found) == {f"norm-{il}" for il in range(30)}
+
+
+def test_norms_are_free_from_32_tokens_on():
+    assert pinned(planner("cuda", n_gpu_layers=2), 32) == {}
+
+
+def test_norms_are_pinned_at_any_size_when_all_is_offloaded():
+    assert set(pinned(planner("cuda"), 512).values()) == {"CUDA0"}
+
+
+def test_a_norm_is_not_pinned_to_a_device_that_cannot_run_it():
+    assert "norm-29" not in pinned(planner("no-rms-norm", n_gpu_layers=2), 1)
+
+
+# Flash attention.
+
+
+@pytest.mark.parametrize(
+    ("devices", "wanted", "flash"),
+    [
+        ("cuda", FlashAttn.AUTO, True),
+        ("no-attention", FlashAttn.AUTO, False),
+        ("no-attention", FlashAttn.ON, True),
+        ("cuda", FlashAttn.OFF, False),
+    ],
+)
+def test_attention_is_one_operation_where_its_layers_device_can(devices, wanted, flash):
+    made = planner(devices, flash_attn=wanted)
+
+    assert made.flash_attn is flash
+    ops = {node.op.value for node in made.reserved[Batch.TOKEN].plan.graph.nodes}
+    assert ("FLASH_ATTN_EXT" in ops) is flash
+    assert ("SOFT_MAX" in ops) is not flash
+
+
+def test_auto_looks_at_offloaded_layers_only_where_there_are_some():
+    assert planner("no-attention", n_gpu_layers=1).flash_attn
+
+
+# Switches.
+
+
+def test_op_offload_can_be_flipped_without_a_new_planner():
+    made = planner("cuda", n_gpu_layers=2)
+    shape = BatchShape(64, 256, 1)
+    try:
+        with_offload = made.plan(Batch.PROMPT, shape).plan
+        made.op_offload = False
+        without = made.plan(Batch.PROMPT, shape).plan
+    finally:
+        made.op_offload = True
+
+    assert len(with_offload.trace.cut.splits) > 100
+    assert len(without.trace.cut.splits) == 2
+
+
+# Memory.
+
+
+def by_kind(devices, **options):
+    memory = tables(devices, **options).memory
+    return {(row.device, row.kind): row for row in memory.rows}
+
+
+def test_every_kind_of_memory_is_in_the_ledger():
+    rows = by_kind("cuda", n_gpu_layers=2)
+
+    assert {kind for _, kind in rows} == set(MemoryKind)
+    assert rows["CPU", MemoryKind.OUTPUT].n_bytes == 49152 * 4
+
+
+def test_logits_lie_in_pinned_memory_of_the_outputs_device():
+    row = by_kind("cuda", n_gpu_layers=2)["CPU", MemoryKind.OUTPUT]
+
+    assert row.buft.name == "CUDA_Host"
+    assert by_kind("plain")["CPU", MemoryKind.OUTPUT].buft.name == "CPU"
+
+
+def test_compute_buffers_hold_the_larger_of_both_plans():
+    row = by_kind("cpu")["CPU", MemoryKind.COMPUTE]
+    longer = by_kind("cpu", n_ubatch=256)["CPU", MemoryKind.COMPUTE]
+
+    assert row.n_bytes > longer.n_bytes > 0
+
+
+def test_backends_that_share_memory_are_counted_once():
+    rows = tables("blas", n_gpu_layers=0).memory.rows
+
+    compute = [row for row in rows if row.kind is MemoryKind.COMPUTE]
+    assert [row.buft.name for row in compute] == ["GPU0", "CPU"]
+
+
+@pytest.mark.parametrize(("devices", "ngl"), list(itertools.product(DEVICES, (0, 2, -1))), ids=str)
+def test_every_device_holds_what_its_layers_need(devices, ngl):
+    plans = tables(devices, n_gpu_layers=ngl)
+    for name in set(plans.layer_devices[1:-1]):
+        assert plans.memory.total(name) > 0
+    assert len(plans.layer_devices) == plans.n_layers + 2

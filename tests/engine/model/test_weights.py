@@ -1,0 +1,146 @@
+"""Weights: which tensors, into which memory, how many bytes."""
+
+import pytest
+
+from engine.backends.null.virtual import parse_virtual
+from engine.core.devices import BufferUsage
+from engine.core.options import Options
+from engine.errors import ModelError
+from engine.model.planning import make_planner
+from tests.engine.model.made import (
+    BIAS_SHAPES,
+    LAYER_SHAPES,
+    N_EMBD,
+    N_FF,
+    N_VOCAB,
+    ROPE_FREQS,
+    made_file,
+    shapes,
+)
+
+CPU, GPU = "CPU:cpu:16384", "GPU0:gpu:8192"
+
+
+def planned(tmp_path, *devices, tensors=None, **options):
+    facts = [parse_virtual(line) for line in devices or (CPU,)]
+    with made_file(tmp_path, tensors=tensors) as file:
+        return make_planner(file, facts, Options(**options))
+
+
+def refused(tmp_path, tensors):
+    with pytest.raises(ModelError) as caught:
+        planned(tmp_path, tensors=tensors)
+    return caught.value
+
+
+def homes(planner):
+    """Name of each weight's memory, by the role a graph asks for."""
+    return {role: t.buffer.buft.name for role, t in planner.weights.tensors.items()}
+
+
+def test_every_tensor_of_the_file_is_a_weight_at_home(tmp_path):
+    planner = planned(tmp_path)
+
+    assert set(homes(planner)) == set(shapes())
+    for tensor in planner.weights.tensors.values():
+        assert tensor.buffer.usage is BufferUsage.WEIGHTS
+
+
+def test_mapped_weights_are_one_span_of_the_file(tmp_path):
+    (buffer,) = planned(tmp_path).weights.buffers
+
+    assert (buffer.buft.name, buffer.is_mapped) == ("CPU_Mapped", True)
+    assert buffer.n_bytes == max(w.info.end for w in buffer.weights)
+
+
+def test_weights_on_a_device_are_padded_one_by_one(tmp_path):
+    planner = planned(tmp_path, f"{GPU}:align=512", CPU, n_gpu_layers=1)
+
+    on_gpu = next(b for b in planner.weights.buffers if b.buft.name == "GPU0")
+    assert [w.info.name for w in on_gpu.weights] == ["output_norm.weight", "output.weight"]
+    assert on_gpu.n_bytes == 512 + 4 * N_EMBD * N_VOCAB
+
+
+def test_the_embedding_stays_with_the_cpu(tmp_path):
+    found = homes(planned(tmp_path, GPU, CPU))
+
+    assert found.pop("token_embd.weight") == "CPU_Mapped"
+    assert set(found.values()) == {"GPU0"}
+
+
+def test_layers_follow_their_device(tmp_path):
+    found = homes(planned(tmp_path, GPU, CPU, n_gpu_layers=2))
+
+    assert found["blk.0.attn_q.weight"] == "CPU_Mapped"
+    assert found["blk.1.attn_q.weight"] == "GPU0"
+
+
+def test_a_tied_output_in_other_memory_is_loaded_twice(tmp_path):
+    planner = planned(tmp_path, GPU, CPU, tensors=shapes(tied=True))
+    tensors = planner.weights.tensors
+
+    assert tensors["output.weight"] is not tensors["token_embd.weight"]
+    assert tensors["output.weight"].name == "token_embd.weight"
+    assert [
+        sum(w.info.name == "token_embd.weight" for w in b.weights) for b in planner.weights.buffers
+    ] == [1, 1]
+
+
+def test_a_tied_output_in_the_same_memory_is_the_same_tensor(tmp_path):
+    tensors = planned(tmp_path, tensors=shapes(tied=True)).weights.tensors
+
+    assert tensors["output.weight"] is tensors["token_embd.weight"]
+
+
+def test_rotation_factors_are_loaded_once_into_each_memory(tmp_path):
+    planner = planned(tmp_path, GPU, CPU, n_gpu_layers=2, tensors={**shapes(), **ROPE_FREQS})
+
+    tensors = planner.weights.tensors
+    assert tensors["blk.0.rope_freqs.weight"].buffer.buft.name == "CPU_Mapped"
+    assert tensors["blk.1.rope_freqs.weight"].buffer.buft.name == "GPU0"
+
+
+def test_rotation_factors_of_layers_in_one_memory_are_one_tensor(tmp_path):
+    planner = planned(tmp_path, tensors={**shapes(), **ROPE_FREQS})
+
+    tensors = planner.weights.tensors
+    assert tensors["blk.0.rope_freqs.weight"] is tensors["blk.1.rope_freqs.weight"]
+    (buffer,) = planner.weights.buffers
+    assert sum(w.info.name == "rope_freqs.weight" for w in buffer.weights) == 1
+
+
+def test_every_layer_rotates_by_its_own_factors(tmp_path):
+    planner = planned(tmp_path, GPU, CPU, n_gpu_layers=2, tensors={**shapes(), **ROPE_FREQS})
+    plan = next(iter(planner.plan_set().plans.values()))
+
+    rotations = {n.name: n.src[2] for n in plan.graph.nodes if n.op.value == "ROPE"}
+
+    tensors = planner.weights.tensors
+    assert rotations["Qcur-0"] is rotations["Kcur-0"] is tensors["blk.0.rope_freqs.weight"]
+    assert rotations["Qcur-1"] is tensors["blk.1.rope_freqs.weight"]
+
+
+def test_biases_are_used_where_the_model_has_them(tmp_path):
+    planner = planned(tmp_path, tensors=shapes(biases=True))
+    plan = next(iter(planner.plan_set().plans.values()))
+
+    read = {source.name for node in plan.graph.nodes for source in node.src}
+
+    assert {f"blk.{il}.{name}" for il in range(2) for name in BIAS_SHAPES} <= read
+
+
+@pytest.mark.parametrize(
+    "name", ["output_norm.weight", *(f"blk.1.{name}" for name in LAYER_SHAPES)]
+)
+def test_a_missing_tensor_is_named(tmp_path, name):
+    tensors = {key: ne for key, ne in shapes().items() if key != name}
+
+    assert refused(tmp_path, tensors).title == f"The model has no tensor {name}."
+
+
+def test_a_tensor_of_another_shape_is_named_with_both(tmp_path):
+    error = refused(tmp_path, {**shapes(), "blk.1.ffn_up.weight": (N_EMBD, N_FF + 32)})
+
+    assert "blk.1.ffn_up.weight" in error.title
+    assert f"[{N_EMBD}, {N_FF + 32}, 1, 1]" in error.sentence
+    assert f"[{N_EMBD}, {N_FF}, 1, 1]" in error.sentence

@@ -1,0 +1,95 @@
+"""The sums of a run, from spans written by hand for a real plan."""
+
+import threading
+
+import pytest
+
+from engine.core.options import Options
+from engine.core.summary import StopReason
+from engine.report.run_sums import Generated, run_summary, settled_snapshot
+from engine.session import Session
+from engine.trace.recorder import Recorder
+from engine.trace.records import HOST_LANE, SpanKind, StepKind
+from tests.engine.nano import nano
+
+GENERATED = Generated("p", [1, 2, 3], [4, 5], "text", StopReason.LENGTH)
+
+
+@pytest.fixture(scope="module")
+def plans():
+    """Return the nano model's plans, by id, and the two ids; three splits in the prompt's."""
+    session = Session(virtual=["GPU0:gpu:100", "GPU1:gpu:100"])
+    session.open(nano())
+    plan_set = session.plan(Options(n_ctx=256))
+    session.close()
+    by_id = {plan.plan_id: plan for plan in (plan_set.prompt, plan_set.token)}
+    return by_id, plan_set.prompt.plan_id, plan_set.token.plan_id
+
+
+def add_times(recorder, plans, plan_id, step, start_ns, split_ns, *, order=1):
+    """Record a step's splits, of which split s takes split_ns + s, in either order, and copies."""
+    plan = plans[plan_id]
+    for split_id in range(len(plan.splits))[::order]:
+        span_ns = split_ns + split_id
+        recorder.span(
+            SpanKind.SPLIT, 0, plan_id, split_id, step, start_ns, start_ns + span_ns
+        )  # fmt: skip
+    for copy_id in range(len(plan.copies)):
+        recorder.span(SpanKind.COPY, 0, plan_id, copy_id, step, start_ns, start_ns + 1)
+
+
+def add_step(recorder, plan_id, kind, step, start_ns, n_tokens=1):
+    recorder.span(
+        SpanKind.STEP, HOST_LANE, plan_id, step, step, start_ns, start_ns + 1000,
+        peer=int(kind), n_bytes=n_tokens,
+    )  # fmt: skip
+
+
+def test_times_stand_in_the_order_of_the_steps_however_they_arrive(plans):
+    by_id, _, token_id = plans
+    recorder = Recorder()
+    for step, split_ns, order in ((2, 300, -1), (1, 200, 1)):
+        add_times(recorder, by_id, token_id, step, 0, split_ns, order=order)
+        add_step(recorder, token_id, StepKind.TOKEN, step, 0)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    assert [split.time_ns for split in summary.splits] == [
+        (200 + i, 300 + i) for i in range(len(by_id[token_id].splits))
+    ]
+    assert {copy.time_ns for copy in summary.copies} == {(1, 1)}
+
+
+def test_speeds_are_tokens_over_the_time_of_their_steps(plans):
+    by_id, prompt_id, token_id = plans
+    recorder = Recorder()
+    add_step(recorder, prompt_id, StepKind.PROMPT, 0, 0, n_tokens=2)
+    add_step(recorder, prompt_id, StepKind.PROMPT, 1, 1000, n_tokens=1)
+    add_step(recorder, token_id, StepKind.TOKEN, 2, 2000)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    assert (summary.prefill_ns, summary.decode_step_ns) == (2000, (1000,))
+    assert summary.prefill_tokens_per_s == pytest.approx(3 / 2e-6)
+    assert summary.decode_tokens_per_s == pytest.approx(1 / 1e-6)
+    assert (summary.prompt_plan_id, summary.token_plan_id) == (prompt_id, token_id)
+
+
+def test_a_run_without_steps_has_no_speed_and_no_splits(plans):
+    summary = run_summary(GENERATED, Recorder().snapshot(), plans[0])
+
+    assert (summary.prefill_tokens_per_s, summary.decode_tokens_per_s) == (0.0, 0.0)
+    assert (summary.splits, summary.prompt_plan_id) == ((), -1)
+
+
+def test_a_snapshot_waits_for_times_that_come_late(plans):
+    by_id, _, token_id = plans
+    recorder = Recorder()
+    add_step(recorder, token_id, StepKind.TOKEN, 0, 0)
+    late = threading.Timer(0.05, add_times, args=(recorder, by_id, token_id, 0, 0, 5))
+    late.start()
+
+    snapshot = settled_snapshot(recorder, by_id)
+    late.join()
+
+    assert len(snapshot.of_kind(SpanKind.SPLIT)) == len(by_id[token_id].splits)
