@@ -130,10 +130,6 @@ class Running:
         except MemoryError as error:
             context.dispose()
             raise out_of_memory() from error
-        except DeviceError as error:
-            context.dispose()
-            hint = " ".join(filter(None, (error.hint, MEMORY_HINT)))
-            raise DeviceError(error.title, error.sentence, hint, error.details) from error
         except BaseException:
             context.dispose()
             raise

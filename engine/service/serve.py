@@ -186,7 +186,7 @@ class Server:
         try:
             work()
         except Exception as error:  # noqa: BLE001 - the window must hear of every failure
-            self._pipe.send(_failed(request_id, error))
+            self._pipe.send(failed_answer(request_id, error))
 
     def _tell_progress(self, request_id: int, progress: Progress) -> None:
         self._pipe.send(JobProgress(request_id, progress))
@@ -214,7 +214,7 @@ def _id_of(request: Request) -> int:
     return 0 if isinstance(request, Poll | Shutdown) else request.request_id
 
 
-def _failed(request_id: int, error: Exception) -> Failed:
+def failed_answer(request_id: int, error: Exception) -> Failed:
     """What the window is told of an error."""
     if isinstance(error, Stopped):
         return Failed(request_id, "Stopped.")

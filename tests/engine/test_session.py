@@ -272,17 +272,22 @@ def test_a_header_without_data_is_planned_and_its_run_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), DeviceError("OpenCL0 could not allocate 5 bytes.")], ids=repr
+    ("error", "hint"),
+    [
+        (MemoryError(), r"shorter context \(-c\)"),
+        (DeviceError("OpenCL0 could not allocate 5 bytes.", hint="Free some."), "Free some"),
+    ],
+    ids=repr,
 )
 def test_a_load_that_fails_says_what_to_do_and_other_options_can_be_tried(
-    session, monkeypatch, error
+    session, monkeypatch, error, hint
 ):
     def fail(context, on_progress):
         raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(ModelContext, "load", fail)
-        with pytest.raises(DeviceError, match=r"shorter context \(-c\)"):
+        with pytest.raises(DeviceError, match=hint):
             session.run(PROMPT, 1)
     session.plan(replace(CPU, n_ctx=512))
 

@@ -7,8 +7,10 @@ selfcheck  a device has to compute something right before it is offered
 device     OpenClDevice: facts of the moment, memory held
 rules      which operations, types and layouts have a kernel
 encode     tensor -> kernel call: name, arguments, number of items (no device needed)
+split      the calls of a whole split, rounded activations shared among matmuls
 programs   .cl families built for a device, kernels by name
 buffer     device memory
+scratch    memory of a stream for rounded activations
 backend    OpenClBackend: one in-order queue
 events     commands as events, times on the host's clock
 clock      the device's clock mapped to the host's

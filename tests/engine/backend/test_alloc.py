@@ -85,12 +85,12 @@ def test_a_source_with_another_reader_keeps_its_place():
 
 
 def test_a_source_that_is_viewed_keeps_its_place():
-    """a ──► view, a ──► b: the view is read later."""
+    """a ──► view, then a ──► b; the view is read after b."""
     a = matmul("a", weight("w", BUFT), graph_input("x"))
     view = build.reshape(a, N, N)
     b = norm("b", a)
 
-    at = offsets(b, named("c", build.add(b, view)))
+    at = offsets(view, named("c", build.add(b, view)))
 
     assert at["b"] != at["a"]
 
@@ -191,6 +191,17 @@ def test_the_last_view_frees_its_source():
     assert at["c"] == at["a"]
 
 
+def test_the_last_view_does_not_free_a_source_that_is_read_later():
+    """a ──► view ──► b ──► c, then d reads c and a: c does not lie where a is."""
+    a = matmul("a", weight("w0", BUFT), graph_input("x"))
+    b = matmul("b", weight("w1", BUFT), build.reshape(a, N, N))
+    c = matmul("c", weight("w2", BUFT), b)
+
+    at = offsets(named("d", build.add(c, a)))
+
+    assert at["c"] != at["a"]
+
+
 @pytest.mark.parametrize("flags", [Flag.NONE, Flag.OUTPUT])
 def test_outputs_and_unread_nodes_are_never_freed(flags):
     """T8: x ──► a, read by nobody or an output; then b, c, d."""
@@ -212,6 +223,16 @@ def test_an_input_is_allocated_with_its_own_backend():
     plan = plan_allocation(graph, (BUFT, OTHER))
 
     assert place(plan, graph)[x].buffer_id == 1
+
+
+def test_a_node_that_is_an_input_is_allocated_before_all_others():
+    """x ──► a ──► b (INPUT, as pipeline copies are): b takes memory first, then a."""
+    b = matmul("b", weight("w1", BUFT), matmul("a", weight("w0", BUFT), graph_input("x")))
+    b.flags |= Flag.INPUT
+
+    at = offsets(b)
+
+    assert at == {"x": 0, "b": FULL, "a": 2 * FULL}
 
 
 def test_a_helper_keeps_the_source_of_a_copy_until_its_split_reads_it():

@@ -16,6 +16,7 @@ from tests.engine.model.smollm2 import recorded, tables
 from tests.engine.sched.drawn import (
     CPU_BUFT,
     GPU0_BUFT,
+    REPACK_BUFT,
     N,
     blas,
     constant,
@@ -106,6 +107,15 @@ def test_nobody_wanted_an_operation_that_stayed_with_its_weight(table):
         assert not any(c.offload_op for c in explain(table, int(slot)).candidates)
 
 
+def test_devices_after_the_one_that_asked_are_not_asked():
+    both = (gpu("GPU0", offload=N), gpu("GPU1", offload=N), cpu())
+    table = drawn(matmul("a", weight("w", CPU_BUFT), given("x")), on=both)
+
+    card = explain(table, list(table.name).index("a"))
+
+    assert [c.offload_op for c in card.candidates] == [True, None, None]
+
+
 # The words.
 
 
@@ -158,6 +168,12 @@ def test_a_missing_kernel_is_named():
     )
 
     assert sentence(table, "a").endswith("; no device before it can run MUL_MAT.")
+
+
+def test_memory_that_is_no_devices_default_is_told_by_who_reads_it():
+    table = drawn(matmul("a", weight("w", REPACK_BUFT), given("x")), on=(cpu(),))
+
+    assert sentence(table, "a").endswith("it follows its weight w, which is in CPU memory.")
 
 
 def test_a_weight_on_a_device_needs_no_more_words():

@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
+from engine.core import build
 from engine.core.devices import BufferUsage
 from engine.core.placement import SplitReason
-from engine.core.plan import Batch, MemoryKind, NodeKey
+from engine.core.plan import Batch, BatchShape, MemoryKind, NodeKey
 from engine.core.table import pack_strings, table_of
 from engine.core.tensor import Flag
+from engine.sched.planner import plan_graph
 from tests.engine.model.smollm2 import planner, tables
+from tests.engine.sched.drawn import N, constant, cpu, graph_of
 
 CONFIGS = [("cuda", 2), ("two", -1), ("blas", 2), ("cpu", 0)]
 
@@ -145,13 +148,19 @@ def test_a_key_is_written_with_its_occurrence_only_where_it_repeats():
 
 def test_a_split_is_called_after_its_first_operation():
     table = tables("cuda", n_gpu_layers=2, op_offload=False).prompt
-    computed = [
-        int((~table.is_view_op[table.slot(row["start"]) : table.slot(row["stop"])]).sum())
-        for row in table.splits
-    ]
+    first = table.splits[0]
+    views = table.is_view_op[table.slot(first["start"]) : table.slot(first["stop"])]
 
-    assert table.split_name(0) == f"embd +{computed[0] - 1}"
-    assert [split_id for split_id in range(2) if computed[split_id] == 0] == []
+    assert table.split_name(0) == f"embd +{int((~views).sum()) - 1}"
+
+
+def test_a_split_without_operations_says_so():
+    view = build.reshape(constant("k"), N * N)
+    plan = plan_graph(
+        graph_of(view), (cpu(),), plan_id=1, batch=Batch.TOKEN, shape=BatchShape(1, 256, 1)
+    )
+
+    assert table_of(plan).split_name(0) == "views only"
 
 
 def test_a_split_of_one_operation_is_called_after_it(table):

@@ -107,10 +107,10 @@ def test_when_nothing_is_known_of_memory_layers_are_shared_equally():
 
 
 def test_shares_are_computed_in_float32():
-    """T23: 1/3 and 2/3 of three equal devices in float32; layer 4 of 6 is at 2/3 exactly."""
-    three = [gpu(f"GPU{i}", 1000) for i in range(3)]
+    """T23: a third of 3 GB and 31 bytes is a third in float32, so layer 1 of 3 goes on."""
+    pair = [gpu("GPU0", memory_free=10**9 + 31), gpu("GPU1", memory_free=2 * 10**9 - 63)]
 
-    assert layers(three, 5, 6) == ["GPU0", "GPU0", "GPU1", "GPU1", "GPU2", "GPU2"]
+    assert layers(pair, 2, 3) == ["GPU0", "GPU1", "GPU1"]
 
 
 @given(

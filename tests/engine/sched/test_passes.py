@@ -6,7 +6,8 @@ In the drawings time runs down. [GPU0] marks what is placed when the rule is ask
 import pytest
 
 from engine.core import build
-from engine.core.devices import offload_batch
+from engine.core.devices import BackendView, BufferTypeFacts, offload_batch
+from engine.core.ops import RopeParams
 from engine.core.placement import CauseKind, SplitReason
 from engine.core.tensor import Flag
 from engine.core.types import TensorType
@@ -122,7 +123,7 @@ def test_rope_does_not_follow_its_factors(skipped):
     """x, positions, freqs [GPU0 memory] ──► a (ROPE): too small a weight to choose by."""
     freqs = weight("freqs", GPU0_BUFT, N // 2)
     positions = given("positions", N, tensor_type=TensorType.I32)
-    a = named("a", build.rope(given("x", N, 1, N), positions, freqs, build.RopeParams(N)))
+    a = named("a", build.rope(given("x", N, 1, N), positions, freqs, RopeParams(N)))
     rule = {} if skipped else {"skip_weight_rule": frozenset()}
 
     solved = solve(a, on=BOTH, **rule)
@@ -373,8 +374,8 @@ def test_a_matmul_without_weights_is_upgraded_within_one_memory():
 
 def test_upgrading_compares_the_types_of_compute_buffers():
     """T13: the same graph, but the CPU computes in a GPU's pinned memory: not BLAS's type."""
-    pinned = CPU_BUFT.__class__("GPU_Host", alignment=64, is_host=True)
-    last = cpu().__class__("CPU", cpu().device, pinned)
+    pinned = BufferTypeFacts("GPU_Host", alignment=64, is_host=True)
+    last = BackendView("CPU", cpu().device, pinned)
 
     solved = solve(activations(), on=(blas(), last), pins={"c": 1})
 

@@ -370,14 +370,16 @@ def test_buffers_never_shrink():
 
 
 def test_a_node_in_other_memory_at_the_same_index_reserves_anew():
-    """T14: a [GPU0] then a [CPU]: same counts, same sizes, other memory."""
-    bench = Bench(gpu(), cpu())
-    bench.alloc(on_gpu("a", given("x")), pins=None)
+    """T14: a on GPU0, then on the CPU; both read its weights: same counts, same sizes."""
+    bench = Bench(gpu(bufts=("CPU",)), cpu())
+    a = matmul("a", weight("w0", CPU_BUFT), weight("w1", CPU_BUFT))
+    bench.alloc(a, pins={a: 0})
     bench.calls.clear()
 
-    bench.alloc(on_cpu("a", given("x")))
+    allocated = bench.alloc(a, pins={a: 1})
 
-    assert "synchronize GPU0" in bench.calls
+    assert bench.calls[:2] == ["synchronize GPU0", "synchronize CPU"]
+    assert allocated.place_of(allocated.plan.run.nodes[0]).buffer.buft == CPU_BUFT
 
 
 def test_backends_of_one_buffer_type_share_one_buffer():

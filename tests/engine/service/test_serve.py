@@ -13,6 +13,7 @@ import pytest
 
 from engine.core.options import Options
 from engine.core.summary import RunState, StopReason
+from engine.errors import ModelError, Stopped
 from engine.service.messages import (
     PROTOCOL,
     EngineReady,
@@ -34,6 +35,7 @@ from engine.service.messages import (
     TraceArrived,
     TraceFormat,
 )
+from engine.service.serve import failed_answer
 from engine.trace.records import SpanKind
 from tests.engine.nano import nano, nano_with
 from tests.engine.service.conftest import PATIENCE_S, ROOT
@@ -220,6 +222,20 @@ def test_a_model_opened_in_the_middle_of_a_run_waits_for_its_end(running, tmp_pa
     running.wait_for(RunEnded, request_id=RUN_ID)
     assert running.wait_for(ModelOpened, request_id=OTHER_ID).model.name == "other"
     assert running.wait_for(Planned, request_id=OTHER_ID).plans.n_ctx == 256
+
+
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        (Stopped(), "Stopped."),
+        (ModelError("A title."), "A title."),
+        (MemoryError(), "There is not enough memory for this run."),
+        (ZeroDivisionError("x"), "Something went wrong inside the engine."),
+    ],
+    ids=repr,
+)
+def test_every_failure_has_words(error, title):
+    assert failed_answer(7, error).title == title
 
 
 # --- how it ends ----------------------------------------------------------------------------

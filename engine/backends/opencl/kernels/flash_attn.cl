@@ -1,7 +1,7 @@
 // FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums.
 //
-// Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at a
-// time are unpacked once for all queries of the item. A group of rows that the mask hides from a
+// Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at
+// a time are unpacked once for all queries of the item. A group of rows that the mask hides from a
 // query is skipped for it. Fewer than 64 queries go the way ggml's CPU does for them: queries and
 // running sums are rounded to half precision, key by key (`half_sums`), since its results are the
 // reference.
@@ -50,8 +50,8 @@ static float8 dots8(const float *query, const float *keys, int dk)
     return sums8(a, b, c, d, e, f, g, h);
 }
 
-// Running sums in half precision, key by key: a key that is a new maximum first scales what is there
-// by keep, then weight * value is added; each step is rounded. Where keep is 1 nothing is scaled.
+// Running sums in half precision, key by key: a key that is a new maximum first scales what is
+// there by keep, then weight * value is added; each step is rounded. A keep of 1 scales nothing.
 static void add_values_half(
     float *out, float8 weights, float8 keeps, const float *values, int dv)
 {

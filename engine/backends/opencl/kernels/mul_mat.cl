@@ -1,4 +1,5 @@
 // MUL_MAT: d[row, column] = dot(weight row, x column), float32 sums. Built once a weight type.
+// With quantised weights x has been through round_rows.cl.
 //
 // mul_mat_vec   item = some rows and one column: weights are read once, straight from their blocks
 // mul_mat_tile  item = TILE_ROWS rows and many columns: the rows are unpacked once into scratch and

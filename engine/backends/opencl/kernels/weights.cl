@@ -18,8 +18,8 @@
 #endif
 
 #if defined(WEIGHT_Q6_K)
-// uchar low[128], high[64]; char scale[16]; half d; value d * scale * (q - 32), q = 4 low bits and 2
-// high ones. Each half of a block is four runs of 32: two runs share 32 low bytes, all four 32 high.
+// uchar low[128], high[64]; char scale[16]; half d; value d * scale * (q - 32), q = 4 low bits and
+// 2 high ones. Each half of a block is four runs of 32: two share 32 low bytes, all four 32 high.
 static float8 weight8(global const char *row, uint i)
 {
     global const char *block = row + (i / 256) * 210;
