@@ -41,8 +41,9 @@ class Tuning:
     """How work is cut into items on one kind of device.
 
     `group_items` items along dimension 0 form a work-group. `chunk_elems` of a row are one item of
-    an elementwise kernel and of rounding. `vec_rows` weight rows are one item of mul_mat_vec, which takes batches
-    of up to `max_vec_columns`; larger ones go to mul_mat_tile with up to `tile_columns` an item.
+    an elementwise kernel and of rounding. `vec_rows` weight rows are one item of mul_mat_vec, which
+    takes batches of up to `max_vec_columns`; larger ones go to mul_mat_tile with up to
+    `tile_columns` an item.
     `rope_heads` heads share the angles one item computes. `queries` of a head are one item of
     attention. `build_options` choose between variants inside the .cl files.
     """

@@ -49,3 +49,28 @@ def test_anything_else_is_refused_and_nothing_of_it_runs(value, capsys):
         unpack_request(pickle.dumps(value))
 
     assert capsys.readouterr().out == ""
+
+
+class OldStyle:
+    """Pickles as getattr(owner, name), the way enumerations did before Python 3.11.4."""
+
+    def __init__(self, owner, name):
+        self.owner, self.name = owner, name
+
+    def __reduce__(self):
+        return (getattr, (self.owner, self.name))
+
+
+def test_a_member_of_an_enumeration_arrives_from_an_older_python(tmp_path):
+    request = ExportTrace(5, tmp_path, OldStyle(TraceFormat, "CHROME"))
+
+    arrived = unpack_request(pickle.dumps(request, protocol=5))
+
+    assert arrived == ExportTrace(5, tmp_path, TraceFormat.CHROME)
+
+
+def test_no_other_attribute_can_be_reached_that_way(capsys):
+    with pytest.raises(UserError, match="no request"):
+        unpack_request(pickle.dumps(OldStyle(Path, "home")))
+
+    assert capsys.readouterr().out == ""
