@@ -18,7 +18,6 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtCore import QObject, QTimer
 
 from app.main import App, create_app
-from app.theme.text import rate_text
 from engine.cli.plan_words import print_headline, print_memory, print_splits
 from engine.service.messages import DEMO, TraceFormat
 
@@ -114,9 +113,9 @@ class HeadlessDemo(QObject):
             self._give_up("The trace was not written.")
             return
         n_splits = sum(split.batch == "prompt" for split in summary.splits)
-        speed = rate_text(summary.decode_tokens_per_s).replace("tok/s", "tokens/s")
         self.outcome.words.append(
-            f"demo ok: {n_splits} splits, {speed}, trace and picture in {self._out}/"
+            f"demo ok: {n_splits} splits, {summary.decode_tokens_per_s:.1f} tokens/s, "
+            f"trace and picture in {self._out}/"
         )
         self.outcome.exit_code = 0
         self._app.qt.quit()

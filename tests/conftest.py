@@ -87,6 +87,27 @@ def demo_model() -> Path:
         pytest.skip(f"the demo model cannot be fetched: {error}")
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leave out what only the big golden set can show, and say so: a clone has no skips."""
+    from tests.oracle import golden  # Later than the environment: it imports numpy.
+
+    if golden.has_big_set():
+        return
+    left_out = [item for item in items if item.get_closest_marker("big_set")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("big_set")]
+
+
+def pytest_report_header():
+    """Say which golden data the run has."""
+    from tests.oracle import golden
+
+    if golden.has_big_set():
+        return "golden data: the committed set and the big one"
+    return f"golden data: the committed set; {golden.MISSING}: tests marked big_set are left out"
+
+
 # In CI a skip is a failure unless tests/allowed_skips.txt lists its reason.
 
 

@@ -82,7 +82,7 @@ def test_the_committed_set_is_small():
     assert sum(p.stat().st_size for p in archives) < 3_000_000
 
 
-@pytest.mark.skipif(not golden.has_big_set(), reason=golden.MISSING)
+@pytest.mark.big_set
 @pytest.mark.parametrize(
     "relative",
     [

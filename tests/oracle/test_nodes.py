@@ -12,7 +12,9 @@ CASES = [
     # dump, model, flash attention, bar: float32 weights, then quantised ones (ORACLE.md)
     ("nano-llama-f32-fa0", "nano-llama-f32", False, 1e-6),
     ("nano-llama-f32-fa1", "nano-llama-f32", True, 1e-6),
-    ("tiny-llama-q4_0-fa1", "tiny-llama-q4_0", True, 5e-4),
+    pytest.param(
+        "tiny-llama-q4_0-fa1", "tiny-llama-q4_0", True, 5e-4, marks=pytest.mark.big_set
+    ),
 ]
 
 # The recording read these views before the batch wrote into the cache, we read them after it.

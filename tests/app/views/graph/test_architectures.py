@@ -1,11 +1,14 @@
 """The columns come from the graph, so every architecture has some, and none is a special case."""
 
 import numpy as np
+import pytest
 
 from app.views.graph.block import block_of
 from app.views.graph.columns import shape_of
 from app.views.graph.layout import Viewport, layout_of
 from tests.app.views.graph.recorded_graphs import recorded_names, recorded_plan
+
+pytestmark = pytest.mark.big_set
 
 
 def test_in_every_architecture_a_layers_cells_stand_in_execution_order():
