@@ -112,7 +112,7 @@ class HeadlessDemo(QObject):
         if summary is None or not (self._out / TRACE_NAME).exists():
             self._give_up("The trace was not written.")
             return
-        n_splits = sum(split.batch == "prompt" for split in summary.splits)
+        n_splits = sum(split.plan == summary.prompt_plan_id for split in summary.splits)
         self.outcome.words.append(
             f"demo ok: {n_splits} splits, {summary.decode_tokens_per_s:.1f} tokens/s, "
             f"trace and picture in {self._out}/"

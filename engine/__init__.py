@@ -18,7 +18,7 @@ engine.model.context.ModelContext             a loaded model that computes batch
 engine.sched.scheduler.Scheduler              buffers for plans, and their execution
 engine.sched.execute.compute_splits           wait, copy, compute, record
 engine.trace.recorder.Recorder                what was measured
-engine.trace.metrics                          shares, sum check, statistics
+engine.trace.metrics                          where a step's time went, statistics
 engine.trace.export.perfetto                  the default trace file
 engine.text.tokenizer.Tokenizer               text to tokens and back
 engine.report                                 what a session says of models and runs

@@ -3,9 +3,9 @@
     SplitscopeError
       UserError               shown to people: title, sentence, hint
         GgufError             a file that is not a sound GGUF: offset, key or tensor, found, allowed
-        ModelError            a sound file that this version cannot run or plan
+        ModelError            a model, or what was asked of it, cannot be run or planned
         DeviceError           a device or driver refused: device, kernel, build log
-        PlacementError        no backend can take an operation, or options contradict each other
+        PlacementError        no backend can take an operation, or options cannot be met
         TextError             a tokenizer or a chat template cannot be used
         ExportError           a trace or picture cannot be written
         FetchError            the demo model cannot be fetched
@@ -44,7 +44,7 @@ class GgufError(UserError):
 
 
 class ModelError(UserError):
-    """A sound file that cannot be run or planned."""
+    """A model, or what was asked of it, cannot be run or planned."""
 
 
 class DeviceError(UserError):
@@ -52,7 +52,7 @@ class DeviceError(UserError):
 
 
 class PlacementError(UserError):
-    """No backend can take an operation, or options contradict each other."""
+    """No backend can take an operation, or options cannot be met."""
 
 
 class TextError(UserError):

@@ -6,13 +6,14 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.backend.computer import memory_bytes
 from engine.backend.registry import Registry
 from engine.backends import register_builtin
 from engine.backends.null import presets
 from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import DeviceFacts, DeviceType, Unavailable
 from engine.errors import PlacementError
-from engine.report.system import device_summary, host_memory_bytes
+from engine.report.devices import device_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ class Machine:
             return tuple(device.facts for device in self.devices())
         if any(facts.type is DeviceType.CPU for facts in self._virtual):
             return self._virtual
-        return (*self._virtual, presets.cpu("CPU", host_memory_bytes()))
+        return (*self._virtual, presets.cpu("CPU", memory_bytes()[1]))
 
     def summaries(self) -> tuple[DeviceSummary, ...]:
         """The devices for people."""

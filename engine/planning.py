@@ -1,16 +1,18 @@
-"""Planning: the open model and its plans. It touches no device, so it goes on during a run."""
+"""Planning: the open model and its plans.
+
+Devices are asked for their facts when a model is opened; a plan touches none, so planning goes on
+during a run.
+"""
 
 from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.options import Options
-from engine.core.summary import Progress
 from engine.core.table import PlanSetTable, table_of_set
 from engine.errors import ModelError, PlacementError
 from engine.gguf.reader import GgufFile, open_gguf
@@ -21,12 +23,13 @@ from engine.model.planning import make_planner
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.core.devices import DeviceFacts
+    from engine.core.summary import OnProgress, StopAsked
 
 DEMO_GPU_LAYERS = 15
 """Layers the demo puts on the GPU: half, so that both devices have something to show."""
-
-OnProgress = Callable[[Progress], None]
 
 
 class OpenedModel:
@@ -78,14 +81,13 @@ class RunSetup:
 class Planning:
     """What is open, and with which options. One thread at a time."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, plan_ids: Iterator[int]) -> None:
         self._machine = machine
+        self._plan_ids = plan_ids
         self._model: OpenedModel | None = None
         self.options = Options()
 
-    def read(
-        self, path: str, on_progress: OnProgress, stop_asked: Callable[[], bool]
-    ) -> OpenedModel:
+    def read(self, path: str, on_progress: OnProgress, stop_asked: StopAsked) -> OpenedModel:
         """Open a file, or the demo model, which is fetched first; what is open stays.
 
         Raises:
@@ -93,12 +95,8 @@ class Planning:
             FetchError: the demo model cannot be fetched.
             Stopped: `stop_asked` said so.
         """
-
-        def tell(done: int, total: int, label: str) -> None:
-            on_progress(Progress(label, done, total))
-
         is_demo = path == DEMO
-        file = open_gguf(fetch_demo(tell, stop_asked) if is_demo else Path(path))
+        file = open_gguf(fetch_demo(on_progress, stop_asked) if is_demo else Path(path))
         return OpenedModel(file, self._machine.facts(), is_demo=is_demo)
 
     def adopt(self, model: OpenedModel) -> None:
@@ -123,7 +121,9 @@ class Planning:
         """
         start_ns = time.monotonic_ns()
         model = self.model
-        plans = make_planner(model.file, model.plan_facts(options), options).plan_set()
+        facts = model.plan_facts(options)
+        planner = make_planner(model.file, facts, options, plan_ids=self._plan_ids)
+        plans = planner.plan_set()
         self.options = options
         return table_of_set(plans, time.monotonic_ns() - start_ns)
 

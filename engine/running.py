@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.backend.computer import physical_cores
 from engine.core.options import Options, Redo, redo_of
 from engine.core.summary import Progress, RunState, RunSummary, ScoreStep, StopReason
 from engine.core.table import PlanTable, table_of
@@ -21,7 +22,6 @@ from engine.model.context import Logits, ModelContext
 from engine.model.planning import ModelPlanner, make_planner
 from engine.report.run_progress import RunProgress, RunStatus
 from engine.report.run_sums import Generated, run_summary, settled_snapshot
-from engine.report.system import physical_cores
 from engine.report.trace_names import trace_meta
 from engine.text.chat_template import ChatMessage, has_template, render_chat, template_of
 from engine.text.sampling import Sampler, SamplingOptions, gap
@@ -82,10 +82,18 @@ class _Loaded:
 class Running:
     """Loads, runs, and keeps what was loaded and recorded until something else is asked for."""
 
-    def __init__(self, machine: Machine, stop: StopSwitch, listeners: Listeners) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        stop: StopSwitch,
+        listeners: Listeners,
+        *,
+        plan_ids: Iterator[int],
+    ) -> None:
         self.recorder = Recorder()
         self.met_plans: dict[int, PlanTable] = {}
         self._machine = machine
+        self._plan_ids = plan_ids
         self._stop = stop
         self._listeners = listeners
         self._loaded: _Loaded | None = None
@@ -105,7 +113,9 @@ class Running:
             Stopped: somebody asked to stop.
         """
         if self._loaded is None or not self._loaded.serves(setup):
-            planner = make_planner(setup.model.file, setup.model.facts, setup.options)
+            planner = make_planner(
+                setup.model.file, setup.model.facts, setup.options, plan_ids=self._plan_ids
+            )
             check_room(n_prompt_tokens, planner.n_ctx)
             self.drop()
             self._loaded = _Loaded(setup.model, setup.options, self._load(setup, planner))

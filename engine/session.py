@@ -6,13 +6,14 @@
     summary = session.run("The capital of France is", 32)
     session.close()
 
-It joins two parts that know nothing of each other: `Planning` (what is open, pure) and `Running`
-(what is loaded and recorded). One thread may plan while another runs; `ask_stop` and `snapshot`
-may be called from any.
+It joins two parts: `Planning` (what is open, and its plans) and `Running` (what is loaded and
+recorded), which takes from the first nothing but a frozen `RunSetup`. One thread may plan while
+another runs; `ask_stop` and `snapshot` may be called from any.
 """
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from engine.machine import Machine
@@ -41,8 +42,10 @@ class Session:
         self._listeners = listeners or Listeners()
         self._stop = StopSwitch()
         self._machine = Machine(virtual)
-        self._planning = Planning(self._machine)
-        self._running = Running(self._machine, self._stop, self._listeners)
+        # Both parts take from it: `next` is one step, whichever thread asks.
+        plan_ids = itertools.count(1)
+        self._planning = Planning(self._machine, plan_ids)
+        self._running = Running(self._machine, self._stop, self._listeners, plan_ids=plan_ids)
 
     # Stopping; any thread.
 

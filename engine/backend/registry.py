@@ -14,7 +14,7 @@ from engine.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from engine.core.devices import DeviceType, Unavailable
+    from engine.core.devices import Unavailable
 
 
 class Registry:
@@ -66,7 +66,3 @@ class Registry:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names) or 'none'}."
         raise DeviceError(f"There is no device {name}.", hint=hint)
-
-    def first_of(self, device_type: DeviceType) -> Device | None:
-        """The first device of a type."""
-        return next((d for d in self.devices() if d.facts.type is device_type), None)

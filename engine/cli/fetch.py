@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.output import print_json
 from engine.cli.parser import command_parser
 from engine.cli.progress import ProgressLine
-from engine.core.summary import Progress
 from engine.model.fetch import fetch_demo
 from engine.model.manifest import DEMO
 
@@ -24,7 +23,7 @@ def add_to(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Fetch it and print where it is."""
     line = ProgressLine()
-    path = fetch_demo(lambda done, total, label: line(Progress(label, done, total)))
+    path = fetch_demo(line)
     line.clear()
     if args.json:
         print_json({"path": path, "bytes": path.stat().st_size})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.cli import devices, fetch, memory, plan, run, score, serve, splits, trace, why
 from engine.cli.argv import no_such, spelled, unknown_option
+from engine.cli.interrupt import EXIT_STOPPED
 from engine.cli.output import print_json
 from engine.cli.parser import Parser
 from engine.errors import Stopped, UserError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 COMMANDS = (fetch, devices, plan, splits, memory, why, run, score, trace, serve)
 
 EXIT_FAILED = 1
-EXIT_STOPPED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:

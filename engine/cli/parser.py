@@ -33,9 +33,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError instead of ending the process."""
-        # argparse puts every spelling of the option in front; ours name it themselves.
-        text = message.partition(": ")[2] if message.startswith("argument -") else message
-        raise UserError(f"{text[0].upper()}{text[1:]}", hint=f"See: {self.prog} --help")
+        raise UserError(_refusal(message), hint=f"See: {self.prog} --help")
+
+
+def _refusal(message: str) -> str:
+    """What argparse says, as a sentence that begins with the option it is about.
+
+    argparse puts every spelling of an option in front: "argument -ngl/--gpu-layers: ...".
+    """
+    subject, _, rest = message.removeprefix("argument ").partition(": ")
+    if not message.startswith("argument -"):
+        return f"{message[0].upper()}{message[1:]}"
+    option = subject.partition("/")[0]
+    if rest.startswith("-"):
+        return rest  # Ours, which names the option as it was typed.
+    return f"{option} {rest.replace('expected one argument', 'needs a value')}."
 
 
 def command_parser(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from engine.core.plan import MemoryKind
@@ -59,9 +60,17 @@ def splits_data(table: PlanTable) -> list[dict[str, Any]]:
 
 
 def memory_data(plans: PlanSetTable) -> dict[str, dict[str, int]]:
-    """Bytes by buffer type and kind."""
+    """Bytes by buffer type and kind; two devices' own types of one name are told apart by device.
+
+    Host memory is one, whichever device pinned it.
+    """
+    rows = plans.memory.rows
+    owners = {(row.buft.name, row.device) for row in rows if not row.buft.is_host}
+    n_owners = Counter(name for name, _ in owners)
     by_type: dict[str, dict[str, int]] = {}
-    for row in plans.memory.rows:
-        kinds = by_type.setdefault(row.buft.name, {kind.value: 0 for kind in MemoryKind})
+    for row in rows:
+        name = row.buft.name
+        label = f"{name} ({row.device})" if n_owners[name] > 1 else name
+        kinds = by_type.setdefault(label, {kind.value: 0 for kind in MemoryKind})
         kinds[row.kind.value] += row.n_bytes
     return by_type

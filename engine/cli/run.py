@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.files import check_writable
-from engine.cli.interrupt import stoppable
+from engine.cli.interrupt import EXIT_STOPPED, stoppable
 from engine.cli.output import print_json
 from engine.cli.parser import add_generation, add_model, command_parser, file_path
 from engine.cli.progress import ProgressLine
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CHROME_SUFFIX = ".json"
-STOPPED = 130
 
 
 def add_to(commands: Any) -> None:
@@ -61,7 +60,7 @@ def generate(args: argparse.Namespace, trace: Path | None) -> int:
     else:
         echo.end()
         print_run(summary)
-    return STOPPED if summary.stop_reason is StopReason.STOPPED else 0
+    return EXIT_STOPPED if summary.stop_reason is StopReason.STOPPED else 0
 
 
 class TextEcho:

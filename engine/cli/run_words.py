@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.output import mib, plain
-from engine.core.plan import Batch
 
 if TYPE_CHECKING:
     from engine.core.summary import RunSummary
@@ -26,11 +25,10 @@ def print_run(summary: RunSummary) -> None:
         f"prompt {len(summary.prompt_tokens)} tokens, {summary.prefill_tokens_per_s:.1f} tokens/s"
         f" · generation {len(summary.tokens)} tokens, {decode} · ended: {summary.stop_reason.value}"
     )
-    for batch in Batch:
-        n_splits = sum(row.batch == batch.value for row in summary.splits)
-        copied = [row.n_bytes for row in summary.copies if row.batch == batch.value]
+    for words, plan_id in (("prompt", summary.prompt_plan_id), ("token", summary.token_plan_id)):
+        n_splits = sum(row.plan == plan_id for row in summary.splits)
+        copied = [row.n_bytes for row in summary.copies if row.plan == plan_id]
         if n_splits:
             print(
-                f"{batch.value}: {n_splits} splits, {len(copied)} copies, "
-                f"{mib(sum(copied))} MiB a graph"
+                f"{words}: {n_splits} splits, {len(copied)} copies, {mib(sum(copied))} MiB a graph"
             )

@@ -5,6 +5,7 @@ ops        operations and their parameters
 tensor     Tensor: shape, strides, operation, sources
 graph      Graph: nodes and leafs in execution order
 build      shape rules: one function an operation
+rope       what ROPE needs of its parameters
 quants     numpy reference: quantise and dequantise
 devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
 options    one table of every option

@@ -47,7 +47,11 @@ class Redo(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """One set of options; defaults are llama.cpp's."""
+    """One set of options; defaults are llama.cpp's.
+
+    Each value is checked when a set is made: words ("off") become the members they name, and what
+    is of another type or out of bounds raises PlacementError, which says what is allowed.
+    """
 
     n_gpu_layers: int = ALL_LAYERS
     split_mode: SplitMode = SplitMode.LAYER
@@ -62,6 +66,10 @@ class Options:
     temperature: float = 0.8
     top_k: int = 40
     top_p: float = 0.95
+
+    def __post_init__(self) -> None:
+        for spec in OPTION_SPECS:
+            object.__setattr__(self, spec.field, spec.check(getattr(self, spec.field)))
 
     def command_args(self) -> list[str]:
         """The llama.cpp arguments that differ from the defaults."""
@@ -96,22 +104,46 @@ class OptionSpec:
             names = tuple(part.strip() for part in text.split(",") if part.strip())
             return () if names == ("none",) else names
         if self.choices:
-            if text not in self.choices:
-                raise self._refuse(text, "one of " + ", ".join(self.choices))
-            return self.kind(text)
+            return self.check(text)
         try:
             value = self.kind(text)
         except ValueError as error:
-            raise self._refuse(text, "a number") from error
+            raise self._refuse(text, self._number_words) from error
         return self.check(value)
 
     def check(self, value: Any) -> Any:
-        """`value` if it is within bounds."""
+        """`value` as the option holds it; PlacementError unless it is of the type and in bounds."""
+        if self.choices:
+            if value not in self.choices:
+                raise self._refuse(value, "one of " + ", ".join(self.choices))
+            return self.kind(value)
+        if self.kind is bool:
+            if not isinstance(value, bool):
+                raise self._refuse(value, "true or false")
+            return value
+        return self._checked_names(value) if self.kind is tuple else self._checked_number(value)
+
+    def _checked_names(self, value: Any) -> tuple[str, ...] | None:
+        if value is None:
+            return None
+        are_names = isinstance(value, tuple | list) and all(isinstance(v, str) for v in value)
+        if not are_names:
+            raise self._refuse(value, "a list of names")
+        return tuple(value)
+
+    def _checked_number(self, value: Any) -> Any:
+        kinds = int if self.kind is int else int | float
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            raise self._refuse(value, self._number_words)
         if self.low is not None and not self.low <= value:
-            raise self._refuse(value, f"at least {self.low:g}")
+            raise self._refuse(value, f"at least {self.low}")
         if self.high is not None and not value <= self.high:
-            raise self._refuse(value, f"at most {self.high:g}")
-        return value
+            raise self._refuse(value, f"at most {self.high}")
+        return self.kind(value)
+
+    @property
+    def _number_words(self) -> str:
+        return "a whole number" if self.kind is int else "a number"
 
     def to_args(self, value: Any) -> list[str]:
         """The arguments that set this option to `value`."""
@@ -196,11 +228,7 @@ SPEC_BY_FIELD: dict[str, OptionSpec] = {spec.field: spec for spec in OPTION_SPEC
 
 
 def checked(options: Options, **changes: Any) -> Options:
-    """`options` with `changes`, each within its bounds."""
-    for name, value in changes.items():
-        spec = SPEC_BY_FIELD[name]
-        if value is not None and spec.low is not None:
-            spec.check(value)
+    """`options` with `changes`; PlacementError for one that its option does not allow."""
     return replace(options, **changes)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from engine.core.devices import DeviceType
@@ -67,11 +68,13 @@ class RunState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SplitTiming:
-    """One split of a run: `time_ns` a time for every step that used this plan.
+    """One split of a plan that a run met: `time_ns` has a time for every step with that plan.
 
-    `batch` says of which plan it is: "prompt" or "token".
+    `plan` is the plan_id, which (plan, id) needs to name a split. `batch` is the plan's: "token"
+    for one token a graph, else "prompt".
     """
 
+    plan: int
     batch: str
     id: int
     backend: str
@@ -83,8 +86,9 @@ class SplitTiming:
 
 @dataclass(frozen=True, slots=True)
 class CopyTiming:
-    """One input copy of a run, a time for every step; `n_bytes` is what one copy moves."""
+    """One input copy of a plan that a run met, as `SplitTiming`; `n_bytes` is what one moves."""
 
+    plan: int
     batch: str
     id: int
     name: str
@@ -103,7 +107,12 @@ class StopReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A finished or stopped run. Speeds in tokens per second; 0 when nothing was measured."""
+    """A finished or stopped run. Speeds in tokens per second; 0 when nothing was measured.
+
+    `splits` and `copies` are those of every plan the run met, in that order: a long prompt meets
+    one for each size of its batches and each length of the cache. `prompt_plan_id` and
+    `token_plan_id` are the last of the prompt and of the generated tokens; -1 for none.
+    """
 
     prompt: str
     prompt_tokens: tuple[int, ...]
@@ -136,3 +145,10 @@ class Progress:
     label: str
     done: int
     total: int
+
+
+OnProgress: TypeAlias = Callable[[Progress], None]
+"""Told on the thread that works."""
+
+StopAsked: TypeAlias = Callable[[], bool]
+"""Asked again and again whether a person wants to stop."""

@@ -1,6 +1,6 @@
 """The GGUF file format, version 3, little-endian: a hardened reader and a small writer.
 
-keys      ValueType, and the names of the metadata keys that Splitscope reads
+keys      ValueType, and the metadata keys that more than one package reads
 limits    every cap with its reason
 faults    Source: how a fault of a file is told
 strings   StringArray: a string array whose items are decoded when asked for

@@ -16,9 +16,7 @@ from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
 from engine.errors import ModelError, PlacementError, Stopped
 from engine.model.loader import (
-    OnProgress,
     Resident,
-    StopAsked,
     buffer_type_of,
     check_loadable,
     load_cache,
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
 
     from engine.backend.interface import Backend, BufferType, Device
     from engine.core.devices import BackendView
+    from engine.core.summary import OnProgress, StopAsked
     from engine.gguf.reader import GgufFile
     from engine.model.planning import ModelPlanner, PlannedGraph
     from engine.trace.recorder import Recorder
@@ -45,7 +44,6 @@ class ReadyGraph:
 
     planned: PlannedGraph
     allocated: AllocatedGraph
-    op_offload: bool
 
 
 class ModelContext:
@@ -107,7 +105,8 @@ class ModelContext:
             backend.prepare(tell)
 
     def _buffer_type(self, view: BackendView) -> BufferType:
-        for device in self._devices.values():
+        """The live type of a backend's compute buffer; the CPU's may be a GPU's pinned memory."""
+        for device in (self._devices[view.device.name], *self._devices.values()):
             facts = device.facts
             if view.buft.name in (facts.buft.name, facts.host_buft and facts.host_buft.name):
                 return buffer_type_of(device, view.buft.name)
@@ -173,24 +172,23 @@ class ModelContext:
         n_kv = self.planner.cache.n_kv(self.n_past + n_tokens)
         shape = BatchShape(n_tokens, n_kv, 1)
         ready = self._ready
-        op_offload = self.planner.op_offload
-        if (
-            ready is not None
-            and ready.planned.plan.shape == shape
-            and ready.op_offload == op_offload
-        ):
+        if ready is not None and self._fits(ready.planned.plan, shape):
             return ready
         start_ns = time.monotonic_ns()
         batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
         planned = self.planner.plan(batch, shape)
         allocated = self._live_scheduler().alloc_graph(planned.plan, self._resident.places)
-        self._ready = ReadyGraph(planned, allocated, op_offload)
+        self._ready = ReadyGraph(planned, allocated)
         self._on_plan(planned.plan)
         self.recorder.span(
             SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
             time.monotonic_ns(),
         )  # fmt: skip
         return self._ready
+
+    def _fits(self, plan: Plan, shape: BatchShape) -> bool:
+        # The plan's own switch: the planner's may have been turned while the plan was made.
+        return plan.shape == shape and plan.op_offload == self.planner.op_offload
 
     def _set_inputs(self, ready: ReadyGraph, tokens: Sequence[int]) -> None:
         inputs = ready.planned.built.inputs
@@ -246,12 +244,12 @@ class ModelContext:
         return out
 
     def dispose(self) -> None:
-        """Release buffers and streams."""
-        if self._scheduler is not None:
-            self._scheduler.dispose()
-            self._scheduler = None
-        self._ready = None
-        self._resident.release()
+        """End the streams, whose queued work still uses the buffers, then release those."""
         for backend in self._backends:
             backend.dispose()
         self._backends.clear()
+        self._ready = None
+        if self._scheduler is not None:
+            self._scheduler.dispose()
+            self._scheduler = None
+        self._resident.release()

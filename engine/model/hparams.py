@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.ops import RopeParams
 from engine.errors import ModelError
+from engine.gguf import keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,11 +59,11 @@ class Hparams:
 
 def architecture(metadata: Mapping[str, Any]) -> str:
     """The architecture a file names; ModelError when it names none."""
-    arch = metadata.get("general.architecture")
+    arch = metadata.get(keys.ARCHITECTURE)
     if not isinstance(arch, str) or not arch:
         raise ModelError(
             "The file does not say which architecture it is.",
-            "The key general.architecture is missing.",
+            f"The key {keys.ARCHITECTURE} is missing.",
             "Its tensors and sizes can still be looked at.",
         )
     return arch
@@ -116,14 +117,14 @@ def _rope(reader: _Reader, n_embd_head: int, n_ctx_train: int) -> RopeParams:
 
 
 def _vocabulary_size(file: GgufFile) -> int:
-    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    tokens = file.metadata.get(keys.TOKENIZER_TOKENS)
     if tokens is not None and not isinstance(tokens, str | int | float) and len(tokens):
         return len(tokens)
     if "token_embd.weight" in file:
         return file.tensor("token_embd.weight").ne[1]
     raise ModelError(
         "The file has no vocabulary.",
-        "Neither tokenizer.ggml.tokens nor the tensor token_embd.weight is there.",
+        f"Neither {keys.TOKENIZER_TOKENS} nor the tensor token_embd.weight is there.",
         "Its tensors and sizes can still be looked at.",
     )
 

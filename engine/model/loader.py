@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import aligned
@@ -12,13 +11,13 @@ from engine.core.summary import Progress
 from engine.errors import DeviceError, ModelError, Stopped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.core.summary import OnProgress, StopAsked
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.kv_cache import KvCache
     from engine.model.weights import Weight, WeightBuffer, WeightSet
-
-OnProgress = Callable[[Progress], None]
-StopAsked = Callable[[], bool]
 
 
 class Resident:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DEMO = "demo"
+"""The path that stands for the demo model; it is fetched if it is not here."""
 
 
 @dataclass(frozen=True, slots=True)

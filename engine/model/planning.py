@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 
 from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch, BatchShape, Plan, PlanSet
-from engine.errors import PlacementError
 from engine.model.arch import Architecture, find_architecture
 from engine.model.blocks import BuiltGraph, GraphContext
 from engine.model.hparams import Hparams, architecture, read_hparams
-from engine.model.kv_cache import KvCache, plan_cache
+from engine.model.kv_cache import KvCache, padded_cells, plan_cache
 from engine.model.memory import ledger
 from engine.model.placement import ModelPlacement, backend_views, place_model
 from engine.model.weights import WeightSet, check_weights, plan_weights
 from engine.sched.planner import plan_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from engine.core.devices import BackendView, DeviceFacts
     from engine.core.tensor import Tensor
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 PIN_BELOW_TOKENS = 32
 """Norms stick to their layer below this many tokens (SCHED.md 9.5)."""
-
-_plan_ids = itertools.count(1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,6 +54,7 @@ class ModelPlanner:
     n_ctx: int
     n_batch: int
     n_ubatch: int
+    plan_ids: Iterator[int]
     flash_attn: bool = False
     op_offload: bool = True
     reserved: dict[Batch, PlannedGraph] = field(default_factory=dict)
@@ -116,7 +114,7 @@ class ModelPlanner:
         plan = plan_graph(
             built.graph,
             self.backends,
-            plan_id=next(_plan_ids),
+            plan_id=next(self.plan_ids),
             batch=batch,
             shape=shape,
             op_offload=self.op_offload,
@@ -138,8 +136,16 @@ class ModelPlanner:
         return pins
 
 
-def make_planner(file: GgufFile, devices: Sequence[DeviceFacts], options: Options) -> ModelPlanner:
+def make_planner(
+    file: GgufFile,
+    devices: Sequence[DeviceFacts],
+    options: Options,
+    *,
+    plan_ids: Iterator[int] | None = None,
+) -> ModelPlanner:
     """Everything that planning any batch of this model needs.
+
+    Plans take their ids from `plan_ids` (optional, 1 on); planners whose plans meet share it.
 
     Raises ModelError when the file cannot be planned, PlacementError when options or devices
     contradict each other.
@@ -163,6 +169,7 @@ def make_planner(file: GgufFile, devices: Sequence[DeviceFacts], options: Option
         n_ctx=n_ctx,
         n_batch=n_batch,
         n_ubatch=min(n_batch, options.n_ubatch),
+        plan_ids=itertools.count(1) if plan_ids is None else plan_ids,
         op_offload=options.op_offload,
     )
     planner.reserve()
@@ -171,9 +178,5 @@ def make_planner(file: GgufFile, devices: Sequence[DeviceFacts], options: Option
 
 def _context_size(options: Options, hparams: Hparams) -> int:
     n_ctx = options.n_ctx or hparams.n_ctx_train
-    if n_ctx > 2**24:
-        raise PlacementError(
-            f"A context of {n_ctx} tokens is too long.", "At most 16777216 are possible.", "Set -c."
-        )
     # llama.cpp pads the context so that attention can work on whole blocks.
-    return -(-n_ctx // 256) * 256
+    return padded_cells(n_ctx)

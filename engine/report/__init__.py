@@ -1,6 +1,6 @@
 """What a session says of models, runs and traces: sums over what was planned and measured.
 
-system        physical memory and cores, devices for people
+devices       devices for people
 models        what is said of an opened file
 run_progress  counts of a run in progress
 run_sums      the sums of a finished run, from its spans

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.summary import ModelSummary, TensorSummary
 from engine.errors import UserError
+from engine.gguf import keys
 from engine.model.arch import find_architecture
 from engine.model.hparams import architecture, read_hparams
 from engine.model.loader import check_loadable
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 def model_summary(file: GgufFile) -> ModelSummary:
     """What is said of an opened file, also when it can be neither planned nor run."""
-    arch = file.metadata.get("general.architecture")
+    arch = file.metadata.get(keys.ARCHITECTURE)
     arch_text = arch if isinstance(arch, str) else "unknown"
     return ModelSummary(
         path=str(file.path),
-        name=_text(file, "general.name", Path(file.path).stem),
+        name=_text(file, keys.NAME, Path(file.path).stem),
         arch=arch_text,
         quantization=_main_type(file),
         file_bytes=file.size,
@@ -79,7 +80,7 @@ def _count(file: GgufFile, key: str) -> int:
 
 
 def _vocabulary(file: GgufFile) -> int:
-    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    tokens = file.metadata.get(keys.TOKENIZER_TOKENS)
     return 0 if tokens is None or isinstance(tokens, str | int | float) else len(tokens)
 
 

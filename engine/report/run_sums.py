@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core.plan import Batch
 from engine.core.summary import CopyTiming, RunSummary, SplitTiming, StopReason
 from engine.report.run_progress import NS_PER_S
 from engine.trace.records import SpanKind, Spans, StepKind
@@ -66,14 +65,14 @@ def _is_settled(snapshot: TraceSnapshot, plans: Mapping[int, PlanTable]) -> bool
 def run_summary(
     generated: Generated, snapshot: TraceSnapshot, plans: Mapping[int, PlanTable]
 ) -> RunSummary:
-    """The sums of a run; splits and copies are those of the last plan of each batch."""
+    """The sums of a run; splits and copies are those of every plan that a finished step used."""
     steps = snapshot.of_kind(SpanKind.STEP)
     prompt_steps = steps[steps["peer"] == StepKind.PROMPT]
     token_steps = steps[steps["peer"] == StepKind.TOKEN]
     prefill_ns = int((prompt_steps["end_ns"] - prompt_steps["start_ns"]).sum())
     decode_ns = token_steps["end_ns"] - token_steps["start_ns"]
-    last = {Batch.PROMPT: _last_plan(prompt_steps), Batch.TOKEN: _last_plan(token_steps)}
-    shown = [(batch, plans[plan_id]) for batch, plan_id in last.items() if plan_id in plans]
+    used = set(steps["plan_id"].tolist())
+    met = [plan for plan_id, plan in plans.items() if plan_id in used]
     return RunSummary(
         prompt=generated.prompt,
         prompt_tokens=tuple(generated.prompt_tokens),
@@ -84,10 +83,10 @@ def run_summary(
         decode_tokens_per_s=_rate(len(decode_ns), int(decode_ns.sum())),
         prefill_ns=prefill_ns,
         decode_step_ns=tuple(int(ns) for ns in decode_ns),
-        prompt_plan_id=last[Batch.PROMPT],
-        token_plan_id=last[Batch.TOKEN],
-        splits=tuple(row for batch, plan in shown for row in _splits(batch, plan, snapshot)),
-        copies=tuple(row for batch, plan in shown for row in _copies(batch, plan, snapshot)),
+        prompt_plan_id=_last_plan(prompt_steps),
+        token_plan_id=_last_plan(token_steps),
+        splits=_splits(met, snapshot.of_kind(SpanKind.SPLIT)),
+        copies=_copies(met, snapshot.of_kind(SpanKind.COPY)),
     )
 
 
@@ -109,11 +108,11 @@ def _times(spans: Spans, plan: PlanTable) -> dict[int, list[int]]:
     return times
 
 
-def _splits(batch: Batch, plan: PlanTable, snapshot: TraceSnapshot) -> list[SplitTiming]:
-    times = _times(snapshot.of_kind(SpanKind.SPLIT), plan)
-    return [
+def _splits(plans: Sequence[PlanTable], spans: Spans) -> tuple[SplitTiming, ...]:
+    return tuple(
         SplitTiming(
-            batch=batch.value,
+            plan=plan.plan_id,
+            batch=plan.batch.value,
             id=split_id,
             backend=plan.devices[int(row["backend"])].name,
             start=int(row["start"]),
@@ -121,19 +120,23 @@ def _splits(batch: Batch, plan: PlanTable, snapshot: TraceSnapshot) -> list[Spli
             n_nodes=int(row["stop"] - row["start"]),
             time_ns=tuple(times.get(split_id, ())),
         )
+        for plan in plans
+        for times in (_times(spans, plan),)
         for split_id, row in enumerate(plan.splits)
-    ]
+    )
 
 
-def _copies(batch: Batch, plan: PlanTable, snapshot: TraceSnapshot) -> list[CopyTiming]:
-    times = _times(snapshot.of_kind(SpanKind.COPY), plan)
-    return [
+def _copies(plans: Sequence[PlanTable], spans: Spans) -> tuple[CopyTiming, ...]:
+    return tuple(
         CopyTiming(
-            batch=batch.value,
+            plan=plan.plan_id,
+            batch=plan.batch.value,
             id=copy_id,
             name=plan.copy_name(copy_id),
             n_bytes=int(row["bytes"]),
             time_ns=tuple(times.get(copy_id, ())),
         )
+        for plan in plans
+        for times in (_times(spans, plan),)
         for copy_id, row in enumerate(plan.copies)
-    ]
+    )

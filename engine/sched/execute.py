@@ -186,10 +186,9 @@ class SplitRunner:
             )  # fmt: skip
             if done.nodes is not None:
                 node_ids = np.arange(split.start, split.stop, dtype=np.int32)
-                ran = done.nodes.end_ns > 0
                 recorder.node_spans(
-                    split.backend_id, plan_id, step,
-                    node_ids[ran], done.nodes.start_ns[ran], done.nodes.end_ns[ran],
+                    split.backend_id, plan_id, step, node_ids,
+                    done.nodes.start_ns, done.nodes.end_ns,
                 )  # fmt: skip
 
         event.on_complete(on_complete)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
 from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph
 from engine.core.devices import BufferUsage
+from engine.errors import Stopped
 from engine.sched.execute import compute_splits
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Scheduler:
         self._remember_ids(graph)
         record = self._record
         if changed or record is None or not fits(record, graph, self._facts):
-            if len(self.backends) > 1 or changed:
-                self._synchronize_all()
+            # Queued work may still use the buffers that are about to move.
+            self._synchronize_all()
             record = self._reserve(graph)
         places = dict(resident)
         for tensor, spot in place(record, graph).items():
@@ -74,8 +75,16 @@ class Scheduler:
         return AllocatedGraph(plan, places, self._split_graphs(plan, places))
 
     def compute(self, graph: AllocatedGraph, step: int) -> None:
-        """Compute every split in order; returns when the last one is queued."""
-        compute_splits(graph, self.backends, self._recorder, step)
+        """Compute every split in order; returns when the last one is queued.
+
+        Raises: Stopped, after what was queued before it is done: the caller may write inputs and
+        plan anew at once. DeviceError as it comes: that backend is lost.
+        """
+        try:
+            compute_splits(graph, self.backends, self._recorder, step)
+        except Stopped:
+            self._synchronize_all()
+            raise
 
     def synchronize(self) -> None:
         """Block until every backend is done."""

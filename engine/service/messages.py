@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.model.manifest import DEMO as DEMO  # A path that `OpenModel` takes.
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
 
 PROTOCOL = 1
 """Raised when a message changes; the window refuses an engine of another number."""
-
-DEMO = "demo"
-"""The path that stands for the demo model; it is fetched if it is not here."""
 
 
 class TraceFormat(enum.StrEnum):

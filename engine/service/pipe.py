@@ -11,10 +11,12 @@ import threading
 from contextlib import contextmanager
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.core.options import FlashAttn, Options, SplitMode
 from engine.errors import UserError
-from engine.service.messages import REQUESTS, Answer, Request
+from engine.service.messages import REQUESTS, Answer, Request, TraceFormat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
 ADDRESS_VARIABLE = "SPLITSCOPE_ADDRESS"
 KEY_VARIABLE = "SPLITSCOPE_AUTHKEY"
 
-_TRUSTED = ("engine.core.options", "engine.service.messages", "pathlib")
-"""Where the classes of requests are defined."""
+_CLASSES: dict[tuple[str, str], type] = {
+    (cls.__module__, cls.__qualname__): cls
+    for cls in (*REQUESTS, TraceFormat, Options, FlashAttn, SplitMode, type(Path()))
+}
+"""What requests are made of, by the names that pickles give them."""
 
 
 @contextmanager
@@ -105,9 +110,10 @@ class _RequestUnpickler(pickle.Unpickler):
         if (module, name) == ("builtins", "getattr"):
             # Python before 3.11.4 pickles a member of an enumeration as getattr(class, name).
             return _enum_member
-        if module not in _TRUSTED:
+        found = _CLASSES.get((module, name))
+        if found is None:
             raise pickle.UnpicklingError(f"{module}.{name} is in no request")
-        return super().find_class(module, name)
+        return found
 
 
 def _enum_member(owner: Any, name: str) -> enum.Enum:

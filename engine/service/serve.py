@@ -225,7 +225,7 @@ def failed_answer(request_id: int, error: Exception) -> Failed:
     return Failed(
         request_id,
         "Something went wrong inside the engine.",
-        f"{type(error).__name__}: {error}",
+        "It is a fault of Splitscope, not of the model.",
         "The model and its plan are kept. Please report this with the details.",
         "".join(traceback.format_exception(error)),
     )

@@ -55,16 +55,6 @@ class Sampler:
         return int(ids[min(i_chosen, ids.size - 1)])
 
 
-def top(logits: Logits, n: int) -> list[tuple[int, float]]:
-    """The `n` most likely tokens with their logits, highest first, the lower id first in a tie.
-
-    Raises:
-        ModelError: the logits hold NaN or no finite highest value.
-    """
-    _check(logits)
-    return [(int(token), float(logits[token])) for token in _highest(logits, n)]
-
-
 def gap(logits: Logits, token: int) -> float:
     """How far the logit of `token` lies below the highest; 0 when it is the highest.
 

@@ -119,10 +119,6 @@ class Tokenizer:
         """Whether a generation stops at this token."""
         return token in self._vocab.end_ids
 
-    def is_control(self, token: int) -> bool:
-        """Whether the token is a mark for the model and not text."""
-        return bool(self._vocab.kinds[token] & Kind.CONTROL)
-
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """Ids of `text`.
 

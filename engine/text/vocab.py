@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from engine.errors import TextError
+from engine.gguf import keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +72,6 @@ class Vocab:
     bos_id: int | None
     eos_id: int | None
     unk_id: int | None
-    pad_id: int | None
     end_ids: frozenset[int]
     special_ids: tuple[int, ...]
     strip_after_ids: frozenset[int]
@@ -99,7 +99,6 @@ def read_vocab(metadata: Mapping[str, object], defaults: Mapping[str, int]) -> V
         bos_id=special.get("bos"),
         eos_id=special.get("eos"),
         unk_id=special.get("unknown"),
-        pad_id=special.get("padding"),
         end_ids=frozenset(end_ids),
         special_ids=tuple(wanted),
         strip_after_ids=_strip_after(metadata, wanted, ids),
@@ -121,9 +120,9 @@ def broken(sentence: str) -> TextError:
 
 
 def _token_texts(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    listed = cast("Sequence[str] | None", metadata.get(PREFIX + "tokens"))
+    listed = cast("Sequence[str] | None", metadata.get(keys.TOKENIZER_TOKENS))
     if listed is None or len(listed) == 0:
-        raise broken("The file has no list of tokens (tokenizer.ggml.tokens).")
+        raise broken(f"The file has no list of tokens ({keys.TOKENIZER_TOKENS}).")
     return tuple(text or f"[EMPTY_{token}]" for token, text in enumerate(listed))
 
 
@@ -211,7 +210,7 @@ def _strip_after(
     metadata: Mapping[str, object], special_ids: Sequence[int], ids: Mapping[str, int]
 ) -> frozenset[int]:
     """Phi-3's special tokens swallow following white space; nothing in the file says so."""
-    name = str(metadata.get("general.name", "")).lower()
+    name = str(metadata.get(keys.NAME, "")).lower()
     if "phi-3" not in name and "phi3" not in name:
         return frozenset()
     kept = _present(("<unk>", "<s>", "<|endoftext|>"), ids)

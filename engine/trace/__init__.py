@@ -1,9 +1,9 @@
 """What was measured, as columns.
 
-records   Span, Mark, Counter: the dtypes and what each field means
+records   spans and marks: the dtype and what each field means
 recorder  Recorder: appended to by any thread, read by seq
 snapshot  TraceSnapshot: immutable chunks
 pyramid   a lane of a timeline merged by 2, 4, 8, ... for drawing
-metrics   pure functions: shares, sum check, per-split statistics
+metrics   pure functions: where a step's time went, per-split statistics
 export    one file a format: Perfetto protobuf, Chrome JSON
 """

@@ -98,31 +98,6 @@ class Statistics:
     sum_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Tokens a second over `n_steps` steps with `n_tokens` in all."""
-
-    tokens_per_s: float
-    n_steps: int
-    n_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class LinkRate:
-    """Copies from lane `peer` into `lane`: how many, how much, how long in all."""
-
-    peer: int
-    lane: int
-    n_copies: int
-    n_bytes: int
-    sum_ns: int
-
-    @property
-    def bytes_per_ns(self) -> float:
-        """Bandwidth while copying, the same number in GB/s; 0 when no time was measured."""
-        return self.n_bytes / self.sum_ns if self.sum_ns else 0.0
-
-
 def union_ns(start_ns: Ints, end_ns: Ints) -> int:
     """The length of the union of intervals; an end before its start counts as empty."""
     if not len(start_ns):
@@ -178,21 +153,6 @@ def total_parts(steps: Sequence[StepSummary]) -> Parts:
     return sum((step.parts for step in steps), Parts())
 
 
-def percent_shares(amounts: Sequence[int]) -> tuple[int, ...]:
-    """Whole percents that add up to 100, by the largest remainder; all 0 when the sum is 0.
-
-    Among equal remainders the earlier amount gets the point. Amounts are not negative.
-    """
-    total = sum(amounts)
-    if not total:
-        return (0,) * len(amounts)
-    shares = [100 * amount // total for amount in amounts]
-    by_remainder = sorted(range(len(amounts)), key=lambda i: -(100 * amounts[i] % total))
-    for i in by_remainder[: 100 - sum(shares)]:
-        shares[i] += 1
-    return tuple(shares)
-
-
 def statistics(spans: Spans) -> Statistics | None:
     """Statistics of the durations; None without spans, since 0 would look measured."""
     if not len(spans):
@@ -211,44 +171,6 @@ def statistics_by_id(spans: Spans, kind: SpanKind) -> dict[tuple[int, int], Stat
     begins = np.concatenate(([0], np.flatnonzero(changes) + 1))
     keys = zip(plan_id[begins].tolist(), index[begins].tolist(), strict=True)
     return dict(zip(keys, _grouped_statistics(_durations(mine), begins), strict=True))
-
-
-def prompt_speed(spans: Spans) -> Speed | None:
-    """Prompt tokens by the time of their steps; None when no prompt was computed."""
-    steps = _steps(spans, StepKind.PROMPT)
-    wall_ns = int(np.sum(_durations(steps)))
-    if not wall_ns:
-        return None
-    n_tokens = int(np.sum(steps["bytes"]))
-    return Speed(n_tokens * 1e9 / wall_ns, len(steps), n_tokens)
-
-
-def generation_speed(spans: Spans) -> Speed | None:
-    """Generated tokens a second of the median step, by time a token; None before the first."""
-    steps = _steps(spans, StepKind.TOKEN)
-    steps = steps[(steps["bytes"] > 0) & (steps["end_ns"] > steps["start_ns"])]
-    if not len(steps):
-        return None
-    ns_per_token = np.median(_durations(steps) / steps["bytes"])
-    return Speed(float(1e9 / ns_per_token), len(steps), int(np.sum(steps["bytes"])))
-
-
-def link_rates(spans: Spans) -> tuple[LinkRate, ...]:
-    """Every pair of lanes between which something was copied, by (peer, lane)."""
-    copies = spans[spans["kind"] == SpanKind.COPY]
-    links = np.unique(np.stack((copies["peer"], copies["lane"]), axis=1), axis=0)
-    return tuple(_link_rate(copies, int(peer), int(lane)) for peer, lane in links)
-
-
-def _link_rate(copies: Spans, peer: int, lane: int) -> LinkRate:
-    mine = copies[(copies["peer"] == peer) & (copies["lane"] == lane)]
-    return LinkRate(
-        peer=peer,
-        lane=lane,
-        n_copies=len(mine),
-        n_bytes=int(np.sum(mine["bytes"])),
-        sum_ns=int(np.sum(_durations(mine))),
-    )
 
 
 def _grouped_statistics(durations: Ints, begins: Ints) -> list[Statistics]:

@@ -23,7 +23,7 @@ class SpanKind(enum.IntEnum):
     WAIT = 2
     """The host waiting for `lane`; index = the split about to run."""
     NODE = 3
-    """One node on `lane`; index = node id. CPU only, unless the intrusive mode is on."""
+    """One node on `lane`; index = node id. Only of backends that time each node: the CPU."""
     STEP = 4
     """One graph from its planning to logits read; index = step id; bytes = tokens in it."""
     PLAN = 5

@@ -47,10 +47,6 @@ class TraceSnapshot:
         """The spans of one kind."""
         return _joined(tuple(chunk[chunk["kind"] == kind] for chunk in self.chunks))
 
-    def of_step(self, step: int) -> Spans:
-        """The spans of one step, its STEP span included."""
-        return _joined(tuple(chunk[chunk["step"] == step] for chunk in self.chunks))
-
 
 def extend(older: TraceSnapshot, newer: TraceSnapshot) -> TraceSnapshot:
     """What a reader knows who had `older` and received `newer`.

@@ -9,12 +9,11 @@ from tests.oracle import golden
 from tests.oracle.node_values import nmse, run_nodes
 
 CASES = [
-    # dump, model, flash attention, bar: float32 weights, then quantised ones (ORACLE.md)
+    # dump, model, flash attention, bar. Quantised weights: activations rounded to other blocks
+    # than llama.cpp's give 1e-4, sums in another order 1e-9.
     ("nano-llama-f32-fa0", "nano-llama-f32", False, 1e-6),
     ("nano-llama-f32-fa1", "nano-llama-f32", True, 1e-6),
-    pytest.param(
-        "tiny-llama-q4_0-fa1", "tiny-llama-q4_0", True, 5e-4, marks=pytest.mark.big_set
-    ),
+    pytest.param("tiny-llama-q4_0-fa1", "tiny-llama-q4_0", True, 1e-5, marks=pytest.mark.big_set),
 ]
 
 # The recording read these views before the batch wrote into the cache, we read them after it.

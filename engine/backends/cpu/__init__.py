@@ -2,7 +2,6 @@
 
 reg          registration: one device, ordinary memory; imports no compiler
 rules        CpuRules: which operations have a kernel
-system       processor name, cores, memory
 features     what the processor can do, and which kernel variant that selects
 table        a split as rows of int64: Program
 layout       where a row keeps what

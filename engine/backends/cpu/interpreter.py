@@ -29,8 +29,6 @@ GENERATION = 128
 """Barriers passed so far."""
 HALT = 192
 """The row behind whose barrier everyone stops; -1 for none. Written by thread 0 only."""
-NEXT = 200
-"""After a stop: the row to go on with."""
 STATUS = 256
 """First status of a kernel that was not OK, and the row it came from."""
 STATUS_ROW = 264
@@ -144,7 +142,6 @@ def halt(control: int, i_row: int, nth: int) -> None:
     i_barrier = i_row
     while load_i64(table + i_barrier * ROW_BYTES + FLAGS) & BARRIER == 0:
         i_barrier += 1
-    store_i64(control + NEXT, i_row + 1)
     atomic_store(control + HALT, i_barrier)
     if nth > 1:
         meet(control, nth)

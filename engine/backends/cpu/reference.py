@@ -130,10 +130,15 @@ def mul_mat_quantized(
 ) -> Array:
     """Multiply with activations rounded as they are for quantised weights.
 
-    Rows of x become 127 steps a block of 32, the step rounded to f16. The part m * sum(x) of q4_1
-    takes the sum of the exact steps, rounded to f16. `weight` is `raw`, dequantised.
+    Rows of x become 127 steps a block of 32, the step rounded to f16; for q6_K 127 steps a block
+    of 256, the step in f32. The part m * sum(x) of q4_1 takes the sum of the exact steps, rounded
+    to f16. `weight` is `raw`, dequantised.
     """
-    q, step, rounded = _steps(x)
+    if kind is TensorType.Q6_K:
+        q, step = _steps(x, 256)
+        return mul_mat(weight, (q * step).reshape(x.shape))
+    q, step = _steps(x, 32)
+    rounded = (q * step.astype(np.float16)).reshape(x.shape)
     product = mul_mat(weight, rounded)
     if kind is not TensorType.Q4_1:
         return product
@@ -143,13 +148,12 @@ def mul_mat_quantized(
     return _f32(product + mul_mat(m, beside.reshape(*x.shape[:3], -1)))
 
 
-def _steps(x: Array) -> tuple[Array, Array, Array]:
-    """Blocks of 32: integers, the exact step, and the values with the step rounded to f16."""
-    blocks = x.reshape(-1, 32).astype(np.float32)
+def _steps(x: Array, block: int) -> tuple[Array, Array]:
+    """Blocks of so many elements: whole numbers as float64, and the exact step of each block."""
+    blocks = x.reshape(-1, block).astype(np.float32)
     largest = np.abs(blocks).max(axis=-1, keepdims=True)
     inverse = np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0)
-    q, step = np.rint(blocks * inverse).astype(np.float64), largest / np.float32(127)
-    return q, step, (q * step.astype(np.float16).astype(np.float64)).reshape(x.shape)
+    return np.rint(blocks * inverse).astype(np.float64), largest / np.float32(127)
 
 
 def flash_attn(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from engine.backend.computer import cpu_model, memory_bytes, physical_cores
 from engine.backend.host_buffer import HostBuffer, HostBufferType
 from engine.backend.interface import BackendReg, Device
 from engine.backends.cpu.rules import CpuRules
-from engine.backends.cpu.system import cpu_model, memory_bytes, physical_cores
 from engine.core.devices import (
     BufferTypeFacts,
     BufferUsage,

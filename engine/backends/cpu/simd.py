@@ -1,6 +1,6 @@
 """A small vector layer for numba: vector types and the operations kernels are written with.
 
-Three kinds of names: types (`F32V` is one register row of LANES floats, `F32X8` always eight),
+Three kinds of names: types (`F32V` is one register row of LANES floats, `I8X32` always 32 bytes),
 memory (`load_*`, `store_*`; addresses are int64, unaligned), and arithmetic (`fadd`, `fma`, ...).
 Everything here becomes one or a few instructions; nothing has a Python body.
 
@@ -68,8 +68,6 @@ class _VectorModel(PrimitiveModel):
 F32V = VectorType(_FLOAT, LANES)
 I32V = VectorType(_I32, LANES)
 I8V = VectorType(_I8, 4 * LANES)
-F32X8 = VectorType(_FLOAT, 8)
-I32X8 = VectorType(_I32, 8)
 I8X32 = VectorType(_I8, 32)
 I8X16 = VectorType(_I8, 16)
 

@@ -7,7 +7,6 @@ are computed once for all layers that share positions and parameters.
 
 from __future__ import annotations
 
-import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -34,6 +33,7 @@ from engine.core.ops import (
     UnaryOp,
     UnaryParams,
 )
+from engine.core.rope import rope_factors
 from engine.core.tensor import Shape, contiguous_strides
 from engine.core.types import TensorType
 
@@ -109,7 +109,7 @@ class _Writer:
     graph: SplitGraph
     rows: list[Row] = field(default_factory=list)
     shared_bytes: dict[str, int] = field(default_factory=dict)
-    quantized: tuple[Tensor, int] | None = None
+    quantized: tuple[Tensor, TensorType] | None = None
     angles: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     def node(self, i_node: int, node: Tensor) -> None:
@@ -220,6 +220,15 @@ def _copy(writer: _Writer, i_node: int, node: Tensor) -> None:
     writer.rows.append(Row("copy", i_node, tensors, params, node.n_elems >= PARALLEL_FROM))
 
 
+_ROUNDINGS = {
+    TensorType.Q8_0: TensorType.Q8_0,
+    TensorType.Q4_0: TensorType.Q8_0,
+    TensorType.Q4_1: TensorType.Q8_1,
+    TensorType.Q6_K: TensorType.Q8_K,
+}
+"""How activations are rounded for weights of a type, as ggml's CPU does (its vec_dot_type)."""
+
+
 def _mul_mat(writer: _Writer, i_node: int, node: Tensor) -> None:
     weight, x = node.src
     work = node.n_elems * weight.ne[0]
@@ -231,12 +240,12 @@ def _mul_mat(writer: _Writer, i_node: int, node: Tensor) -> None:
         return
     n_blocks = weight.ne[0] // BLOCK
     room = writer.room("quantized", x.n_rows * n_blocks * COLUMN_BYTES_PER_BLOCK)
-    half_sums = int(weight.type is TensorType.Q4_1)
-    if writer.quantized != (x, half_sums):
+    rounding = _ROUNDINGS[weight.type]
+    if writer.quantized != (x, rounding):
         tensors = {layout.SRC1: writer.tensor(x)}
         parallel = x.n_elems >= PARALLEL_FROM
-        writer.rows.append(Row("quantize", i_node, tensors, (half_sums,), parallel, room))
-        writer.quantized = (x, half_sums)
+        writer.rows.append(Row("quantize", i_node, tensors, (int(rounding),), parallel, room))
+        writer.quantized = (x, rounding)
     own_bytes = LANES * (BLOCK + 4 * BYTE_COLUMNS) + n_blocks * PANEL_BLOCK_BYTES
     writer.add("mul_mat_quant", i_node, node, (kind,), work=work, shared=room, own_bytes=own_bytes)
 
@@ -260,20 +269,8 @@ def _rope(writer: _Writer, i_node: int, node: Tensor) -> None:
 
 
 def _angle_params(params: RopeParams) -> tuple[int | float, ...]:
-    """What `rope_angles` reads. Source: ARCH.md 1.9."""
-    theta_scale = params.freq_base ** (-2.0 / params.n_dims)
-    magnitude, low, high = params.attn_factor, 0.0, 0.0
-    if params.ext_factor != 0.0:
-        magnitude *= 1.0 + 0.1 * math.log(1.0 / params.freq_scale)
-        low = max(0.0, math.floor(_correction(params, params.beta_fast)))
-        high = min(params.n_dims - 1.0, math.ceil(_correction(params, params.beta_slow)))
-    floats = (theta_scale, params.freq_scale, params.ext_factor, magnitude, low, high)
-    return (params.n_dims, params.mode, *(float(value) for value in floats))
-
-
-def _correction(params: RopeParams, beta: float) -> float:
-    turns = params.n_ctx_orig / (2.0 * math.pi * beta)
-    return params.n_dims * math.log(turns) / (2.0 * math.log(params.freq_base))
+    """What `rope_angles` reads: two whole numbers, then floats."""
+    return (params.n_dims, params.mode, *(float(value) for value in rope_factors(params)))
 
 
 def _flash_attn(writer: _Writer, i_node: int, node: Tensor) -> None:

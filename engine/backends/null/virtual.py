@@ -24,7 +24,8 @@ MAX_DIGITS = 13
 
 _TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACCEL}
 _TYPES["cpu"] = DeviceType.CPU
-_EXAMPLE = "for example GPU0:gpu:8192:preset=cuda"
+_NUMBER = f"whole number of at most {MAX_DIGITS} digits"
+_EXAMPLE = "For example GPU0:gpu:8192:preset=cuda"
 
 
 def parse_virtual(text: str) -> DeviceFacts:
@@ -33,7 +34,7 @@ def parse_virtual(text: str) -> DeviceFacts:
     default = "cpu" if device_type is DeviceType.CPU else "plain"
     preset = keys.pop("preset", default)
     if preset not in PRESETS:
-        raise _wrong(text, f"preset is {preset}, allowed are {', '.join(PRESETS)}")
+        raise _wrong(text, f"The preset is {preset}; allowed are {', '.join(PRESETS)}.")
     facts = replace(PRESETS[preset](name, free_bytes), type=device_type)
     return _with_keys(facts, keys, text)
 
@@ -42,16 +43,18 @@ def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
     # A buffer type's name may hold a colon, as RPC0[127.0.0.1:50052] does.
     head = text.split(":", 3)
     if len(head) < 3 or not head[0]:
-        raise _wrong(text, "it needs a name, a type and free MiB")
+        raise _wrong(text, "It needs a name, a type and free MiB.")
     if head[1].lower() not in _TYPES:
-        raise _wrong(text, f"type is {head[1]}, allowed are {', '.join(_TYPES)}")
+        raise _wrong(text, f"The type is {head[1]}; allowed are {', '.join(_TYPES)}.")
     if not _is_number(head[2]):
-        raise _wrong(text, f"free memory is {head[2]}, which is not a number of MiB")
+        raise _wrong(text, f"The free memory is {head[2]}; it must be a {_NUMBER} of MiB.")
     keys: dict[str, str] = {}
     for item in filter(None, head[3].split(",") if len(head) > 3 else ()):
         key, _, value = item.partition("=")
         if key not in KEYS or not value:
-            raise _wrong(text, f"{item} is not key=value with a key of {', '.join(KEYS)}")
+            raise _wrong(
+                text, f"It has {item}; allowed is key=value with a key of {', '.join(KEYS)}."
+            )
         keys[key] = value
     return head[0], _TYPES[head[1].lower()], int(head[2]) * MIB, keys
 
@@ -69,7 +72,7 @@ def _with_keys(facts: DeviceFacts, keys: dict[str, str], text: str) -> DeviceFac
             facts = replace(facts, stream=keys["buft"])
     if "align" in numbers:
         if numbers["align"] < 1 or numbers["align"] & (numbers["align"] - 1):
-            raise _wrong(text, f"align is {numbers['align']}, which is not a power of two")
+            raise _wrong(text, f"The key align is {numbers['align']}; it must be a power of two.")
         buft = replace(buft, alignment=numbers["align"])
     if "max" in numbers:
         buft = replace(buft, max_bytes=numbers["max"] or None)
@@ -107,7 +110,7 @@ def _with_caps(facts: DeviceFacts, keys: dict[str, str], numbers: dict[str, int]
 
 def _number(value: str, key: str, text: str) -> int:
     if not _is_number(value):
-        raise _wrong(text, f"{key} is {value}, which is not a number")
+        raise _wrong(text, f"The key {key} is {value}; it must be a {_NUMBER}.")
     return int(value)
 
 
@@ -116,7 +119,5 @@ def _is_number(text: str) -> bool:
     return text.isdecimal() and len(text) <= MAX_DIGITS
 
 
-def _wrong(text: str, what: str) -> PlacementError:
-    return PlacementError(
-        f"The device {text!r} cannot be read.", f"{what[0].upper()}{what[1:]}.", _EXAMPLE
-    )
+def _wrong(text: str, sentence: str) -> PlacementError:
+    return PlacementError(f"The device {text!r} cannot be read.", sentence, _EXAMPLE)

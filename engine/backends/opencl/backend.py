@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import time
 from collections import deque
@@ -21,17 +22,15 @@ from engine.backend.interface import (
 from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.encode import KernelCall, ceil_div
 from engine.backends.opencl.errors import driver_errors
-from engine.backends.opencl.events import CommandEvent, StreamEvent
+from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
-from engine.errors import Stopped
+from engine.errors import DeviceError, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.backends.opencl.device import OpenClDevice
-
-PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 
 
 class Launch(NamedTuple):
@@ -154,7 +153,9 @@ class OpenClBackend(Backend):
 
     def dispose(self) -> None:
         """Finish the queue and let every callback come; buffers stay but for the scratch."""
-        self.synchronize()
+        # A device that refuses even this has nothing left to wait for, and was reported before.
+        with contextlib.suppress(DeviceError):
+            self.synchronize()
         self._scratch.release()
         self.device.events.callbacks.wait_until_paid()
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
+from engine.backend.computer import memory_bytes
 from engine.backend.interface import Device
 from engine.backends.opencl.buffer import OpenClBufferType
 from engine.backends.opencl.clock import Reading, detect_clock
 from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING, Tuning
-from engine.backends.opencl.events import END, EventSource, StreamEvent, command_ns
+from engine.backends.opencl.events import END, PROFILING, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
 from engine.core.devices import (
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 128
 SOFTWARE = "software, shares host memory"
-PROFILING = cl.command_queue_properties.PROFILING_ENABLE
 
 
 class OpenClDevice(Device):
@@ -63,7 +62,8 @@ class OpenClDevice(Device):
         """Facts of this moment; free memory is an estimate, since OpenCL reports none."""
         free = self._facts.memory_total - self._held_bytes
         if self._facts.software:
-            free = min(free, available_memory_bytes(default=free))
+            # 0 stands for a system that does not say.
+            free = min(free, memory_bytes()[0] or free)
         return replace(self._facts, memory_free=max(0, free))
 
     @property
@@ -152,15 +152,3 @@ def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) 
         software=SOFTWARE if found.is_cpu else "",
         copies_async=True,
     )
-
-
-def available_memory_bytes(*, default: int, meminfo: Path = Path("/proc/meminfo")) -> int:
-    """Memory that programs can still get, as Linux estimates it; `default` on other systems."""
-    try:
-        text = meminfo.read_text("ascii")
-    except OSError:
-        return default
-    for line in text.splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return default

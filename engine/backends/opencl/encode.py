@@ -6,7 +6,6 @@ strides in bytes (ulong), then floats.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -22,6 +21,7 @@ from engine.core.ops import (
     ScaleParams,
     SoftMaxParams,
 )
+from engine.core.rope import rope_factors
 from engine.core.tensor import Shape, Tensor, contiguous_strides
 from engine.core.types import TensorType
 
@@ -239,25 +239,6 @@ def _rope(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:
         *_floats(*rope_factors(params)),
     )
     return KernelCall(("rope", ""), "rope", args, (n_tokens, ceil_div(x.ne[1], heads), 1))
-
-
-def rope_factors(params: RopeParams) -> tuple[float, float, float, float, float, float]:
-    """(step from pair to pair, freq_scale, ext_factor, magnitude, ramp begin, ramp end).
-
-    Source: ARCH.md 1.9.
-    """
-    theta_scale = params.freq_base ** (-2.0 / params.n_dims)
-    if params.ext_factor == 0.0:
-        return theta_scale, params.freq_scale, 0.0, params.attn_factor, 0.0, 0.0
-
-    def pair_of(n_rotations: float) -> float:
-        length = params.n_ctx_orig / (n_rotations * 2.0 * math.pi)
-        return params.n_dims * math.log(length) / (2.0 * math.log(params.freq_base))
-
-    low = max(0.0, math.floor(pair_of(params.beta_fast)))
-    high = min(params.n_dims - 1.0, math.ceil(pair_of(params.beta_slow)))
-    magnitude = params.attn_factor * (1.0 + 0.1 * math.log(1.0 / params.freq_scale))
-    return theta_scale, params.freq_scale, params.ext_factor, magnitude, low, high
 
 
 def _mul_mat(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> KernelCall:

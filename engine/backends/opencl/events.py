@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from engine.backends.opencl.clock import DeviceClock
 
+PROFILING = cl.command_queue_properties.PROFILING_ENABLE
+"""What a queue is made with so that its commands have times."""
+
 START = cl.profiling_info.START
 END = cl.profiling_info.END
 COMPLETE = cl.command_execution_status.COMPLETE

@@ -24,7 +24,7 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
     try:
         _write_beside(path, parts)
     except OSError as error:
-        raise _export_error(path, error) from error
+        raise export_error(path, error) from error
 
 
 def _write_beside(path: Path, parts: Iterable[bytes]) -> None:
@@ -38,7 +38,8 @@ def _write_beside(path: Path, parts: Iterable[bytes]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _export_error(path: Path, error: OSError) -> ExportError:
+def export_error(path: Path, error: OSError) -> ExportError:
+    """What the system says about writing to `path`, in words."""
     unknown = (error.strerror or str(error), _ELSEWHERE)
     sentence, hint = _REASONS.get(error.errno or 0, unknown)
     return ExportError(

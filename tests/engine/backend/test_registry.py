@@ -6,7 +6,7 @@ from engine.backend.interface import API_VERSION
 from engine.backend.registry import Registry
 from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_virtual
-from engine.core.devices import DeviceType, Unavailable
+from engine.core.devices import Unavailable
 from engine.errors import DeviceError
 
 
@@ -28,11 +28,6 @@ def test_devices_stand_in_the_order_of_registration(registry):
 
 def test_a_device_is_found_by_name_whatever_its_capitals(registry):
     assert registry.device("gpu1").facts.name == "GPU1"
-
-
-def test_the_first_device_of_a_type_is_found(registry):
-    assert registry.first_of(DeviceType.GPU).facts.name == "GPU0"
-    assert registry.first_of(DeviceType.ACCEL) is None
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,9 @@ def test_every_key_of_a_device_on_paper_is_taken(cli):
     ("device", "said"),
     [
         ("A:gpu", "needs a name, a type and free MiB"),
-        ("A:tpu:5", "Type is tpu"),
-        ("A:gpu:5:colour=red", "=red is not key=value"),
-        ("A:gpu:5:preset=cudo", "Preset is cudo"),
+        ("A:tpu:5", "The type is tpu"),
+        ("A:gpu:5:colour=red", "It has colour=red; allowed is key=value"),
+        ("A:gpu:5:preset=cudo", "The preset is cudo"),
     ],
 )
 def test_a_device_on_paper_that_cannot_be_read_is_named(cli, device, said):
@@ -99,6 +99,18 @@ def test_what_does_not_fit_is_said(cli):
     out = cli("memory", nano(), "--virtual", "GPU0:gpu:1").out
 
     assert "Does not fit: GPU0 needs" in out
+
+
+def test_memory_of_one_name_is_told_apart_by_device_unless_it_is_the_hosts(cli):
+    devices = (
+        "--virtual", "A:gpu:8192:buft=VRAM,hostbuft=PINNED,mmap=0",
+        "--virtual", "B:gpu:8192:buft=VRAM,align=256,hostbuft=PINNED,mmap=0",
+    )  # fmt: skip
+    memory = cli("memory", nano(), *devices, "-ngl", 2, "--json").json
+
+    assert {"VRAM (A)", "VRAM (B)", "PINNED"} <= set(memory)
+    assert "VRAM" not in memory
+    assert all(sum(memory[name].values()) for name in ("VRAM (A)", "VRAM (B)"))
 
 
 def test_splits_of_one_batch_are_those_of_the_plan(cli):

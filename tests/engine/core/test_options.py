@@ -51,7 +51,7 @@ def test_a_text_stands_for_a_value(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "title", "sentence"),
     [
-        ("n_gpu_layers", "many", "-ngl cannot be many.", "It must be a number."),
+        ("n_gpu_layers", "many", "-ngl cannot be many.", "It must be a whole number."),
         ("n_batch", "0", "-b cannot be 0.", "It must be at least 1."),
         ("top_p", "1.5", "--top-p cannot be 1.5.", "It must be at most 1."),
         ("temperature", "nan", "--temp cannot be nan.", "It must be at least 0."),
@@ -80,6 +80,32 @@ def test_changes_are_checked():
     assert checked(DEFAULTS, n_ctx=512, devices=None).n_ctx == 512
     with pytest.raises(PlacementError):
         checked(DEFAULTS, n_ctx=-1)
+
+
+def test_a_word_is_the_member_it_names_and_a_list_a_tuple():
+    options = Options(flash_attn="off", split_mode="layer", devices=["GPU0"], temperature=0)
+
+    assert options.flash_attn is FlashAttn.OFF
+    assert options == Options(flash_attn=FlashAttn.OFF, devices=("GPU0",), temperature=0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"flash_attn": "maybe"}, "It must be one of on, off, auto."),
+        ({"n_ctx": 2**24 + 1}, "It must be at most 16777216."),
+        ({"n_ctx": 1.5}, "It must be a whole number."),
+        ({"n_ctx": True}, "It must be a whole number."),
+        ({"temperature": "hot"}, "It must be a number."),
+        ({"op_offload": 1}, "It must be true or false."),
+        ({"devices": "GPU0"}, "It must be a list of names."),
+    ],
+)
+def test_options_hold_nothing_that_is_not_allowed(values, sentence):
+    with pytest.raises(PlacementError) as caught:
+        Options(**values)
+
+    assert caught.value.sentence == sentence
 
 
 def test_the_defaults_need_no_arguments():

@@ -17,10 +17,10 @@ from engine.gguf.writer import header_bytes, write_gguf
 
 METADATA = {
     keys.ARCHITECTURE: "llama",
-    keys.arch_key(keys.BLOCK_COUNT, "llama"): 2,
-    keys.arch_key(keys.NORM_RMS_EPS, "llama"): 1e-5,
+    "llama.block_count": 2,
+    "llama.attention.layer_norm_rms_epsilon": 1e-5,
     keys.TOKENIZER_TOKENS: ["<s>", "héllo", "▁a"],
-    keys.TOKENIZER_SCORES: [0.0, -1.5, 2.0],
+    "tokenizer.ggml.scores": [0.0, -1.5, 2.0],
     "test.i8": np.int8(-3),
     "test.truth": True,
     "test.wide": np.array([2**40, -1], np.int64),

@@ -92,6 +92,21 @@ def test_flipping_op_offload_plans_the_next_batch_anew(run):
     assert [plan.op_offload for plan in run.plans] == [True, False]
 
 
+def test_a_switch_that_turns_while_a_graph_is_planned_is_not_mistaken(run):
+    plan = run.planner.plan
+
+    def plan_after_a_turn(batch, shape):
+        run.planner.op_offload, run.planner.plan = False, plan
+        return plan(batch, shape)
+
+    run.planner.plan = plan_after_a_turn
+    run.decode(1, StepKind.TOKEN)
+    run.planner.op_offload = True
+    run.decode(1, StepKind.TOKEN)
+
+    assert [plan.op_offload for plan in run.plans] == [False, True]
+
+
 def test_a_forgotten_graph_is_told_again(run):
     run.decode(1, StepKind.TOKEN)
     run.context.forget_graph()
@@ -192,6 +207,19 @@ def test_without_flash_attention_each_value_is_a_row_of_its_own(tmp_path):
 
     expected = [column * 512 + cell for cell in (5, 6) for column in range(N_KV)]
     assert values["attn_inp_v_idxs"].tolist() == expected
+
+
+def test_streams_end_before_the_buffers_they_use_are_released(run, monkeypatch):
+    order = []
+    for backend in run.context._backends:
+        monkeypatch.setattr(backend, "dispose", lambda: order.append("stream"))
+    for buffer in run.context._resident.buffers:
+        monkeypatch.setattr(buffer, "release", lambda: order.append("buffer"))
+
+    run.context.dispose()
+
+    assert order == sorted(order, reverse=True)
+    assert {"stream", "buffer"} == set(order)
 
 
 def test_loading_tells_what_it_does(run):

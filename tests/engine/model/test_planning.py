@@ -8,7 +8,7 @@ from engine.backends.null.virtual import parse_virtual
 from engine.core.options import FlashAttn, Options
 from engine.core.placement import CauseKind
 from engine.core.plan import Batch, BatchShape, MemoryKind
-from engine.errors import ModelError, PlacementError
+from engine.errors import ModelError
 from engine.model.arch import ARCHITECTURES, find_architecture
 from engine.model.planning import make_planner
 from tests.engine.model.made import made_file
@@ -50,12 +50,22 @@ def test_a_known_architecture_is_found():
     assert find_architecture("llama").name == "llama"
 
 
-def test_the_longest_context_has_a_bound(tmp_path):
+def test_planning_twice_from_the_same_facts_gives_the_same_ids(tmp_path):
     cpu = [parse_virtual("CPU:cpu:1024")]
-    with made_file(tmp_path) as file, pytest.raises(PlacementError) as caught:
-        make_planner(file, cpu, Options(n_ctx=2**24 + 1))
+    with made_file(tmp_path) as file:
+        first, second = (make_planner(file, cpu, Options()).plan_set() for _ in range(2))
 
-    assert caught.value.title == "A context of 16777217 tokens is too long."
+    ids = [[plan.plan_id for plan in plans.plans.values()] for plans in (first, second)]
+    assert ids[0] == ids[1]
+
+
+def test_planners_that_share_their_ids_never_give_one_twice(tmp_path):
+    cpu, plan_ids = [parse_virtual("CPU:cpu:1024")], itertools.count(1)
+    with made_file(tmp_path) as file:
+        sets = [make_planner(file, cpu, Options(), plan_ids=plan_ids).plan_set() for _ in range(2)]
+
+    ids = [plan.plan_id for plans in sets for plan in plans.plans.values()]
+    assert len(set(ids)) == len(ids) == 4
 
 
 # Sizes.

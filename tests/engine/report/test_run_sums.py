@@ -1,6 +1,7 @@
 """The sums of a run, from spans written by hand for a real plan."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -58,6 +59,26 @@ def test_times_stand_in_the_order_of_the_steps_however_they_arrive(plans):
         (200 + i, 300 + i) for i in range(len(by_id[token_id].splits))
     ]
     assert {copy.time_ns for copy in summary.copies} == {(1, 1)}
+
+
+def test_a_long_prompt_has_the_splits_of_every_plan_it_met(plans):
+    """A plan that was met and never finished a step has no rows."""
+    by_id, prompt_id, _ = plans
+    last, unused = max(by_id) + 1, max(by_id) + 2
+    by_id = by_id | {plan: replace(by_id[prompt_id], plan_id=plan) for plan in (last, unused)}
+    recorder = Recorder()
+    for step, plan_id in enumerate((prompt_id, prompt_id, last)):
+        add_times(recorder, by_id, plan_id, step, 0, 100 * (step + 1))
+        add_step(recorder, plan_id, StepKind.PROMPT, step, 0)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    first_of = {split.plan: split.time_ns for split in summary.splits if split.id == 0}
+    assert first_of == {prompt_id: (100, 200), last: (300,)}
+    assert {copy.plan for copy in summary.copies} == {prompt_id, last}
+    assert (summary.prompt_plan_id, summary.token_plan_id) == (last, -1)
+    n_times = sum(len(split.time_ns) for split in summary.splits)
+    assert n_times == len(recorder.snapshot().of_kind(SpanKind.SPLIT))
 
 
 def test_speeds_are_tokens_over_the_time_of_their_steps(plans):

@@ -14,6 +14,7 @@ from engine.core.graph import Graph
 from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
+from engine.errors import Stopped
 from engine.sched.execute import runs
 from engine.sched.planner import layers_of, plan_graph
 from engine.sched.scheduler import Scheduler
@@ -178,6 +179,22 @@ def test_the_first_split_waits_for_nobody():
     calls = Bench(gpu(), cpu()).run(on_cpu("a", given("x")))
 
     assert calls == ["graph_compute CPU n=1:a"]
+
+
+def test_a_stop_leaves_nothing_queued(monkeypatch):
+    """a [GPU0] ──► b [CPU], where somebody asks to stop before b."""
+    bench = Bench(gpu(), cpu(), asynchronous=True)
+    allocated = bench.alloc(on_cpu("b", on_gpu("a", given("x"))))
+    bench.calls.clear()
+
+    def stop(graph):
+        raise Stopped
+
+    monkeypatch.setattr(bench.backends[1], "graph_compute", stop)
+    with pytest.raises(Stopped):
+        bench.scheduler.compute(allocated, step=0)
+
+    assert bench.calls[-2:] == ["synchronize GPU0", "synchronize CPU"]
 
 
 def test_a_source_the_graph_does_not_visit_cannot_be_copied():

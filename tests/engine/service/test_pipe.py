@@ -51,6 +51,32 @@ def test_anything_else_is_refused_and_nothing_of_it_runs(value, capsys):
     assert capsys.readouterr().out == ""
 
 
+def pickled_call(module, name, argument):
+    """A pickle that calls a function by any name, dots included, as a hostile sender would."""
+    parts = (pickle.PROTO + b"\x04", text(module), text(name), pickle.STACK_GLOBAL)
+    return b"".join((*parts, text(argument), pickle.TUPLE1, pickle.REDUCE, pickle.STOP))
+
+
+def text(value):
+    return pickle.SHORT_BINUNICODE + bytes([len(value)]) + value.encode()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("pathlib", "os.system"),
+        ("engine.core.options", "enum.sys.stdout.write"),
+        ("engine.service.messages", "enum.sys.stdout.write"),
+        ("builtins", "print"),
+    ],
+)
+def test_nothing_is_reached_through_the_modules_that_requests_come_from(module, name, capfd):
+    with pytest.raises(UserError, match="no request"):
+        unpack_request(pickled_call(module, name, "echo evil"))
+
+    assert capfd.readouterr().out == ""
+
+
 class OldStyle:
     """Pickles as getattr(owner, name), the way enumerations did before Python 3.11.4."""
 

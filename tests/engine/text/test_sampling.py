@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ModelError
-from engine.text.sampling import Sampler, SamplingOptions, gap, top
+from engine.text.sampling import Sampler, SamplingOptions, _highest, gap
 
 LOGITS = np.array([0.0, 3.0, 1.0, 3.0, 2.0], np.float32)
 
@@ -66,20 +66,15 @@ def test_logits_that_are_no_numbers_are_told(logits, said, temp):
     assert caught.value.title == said
 
 
-def test_top_lists_tokens_with_their_logits():
-    assert top(LOGITS, 3) == [(1, 3.0), (3, 3.0), (4, 2.0)]
-    assert len(top(LOGITS, 99)) == 5
-
-
 def test_gap_is_the_distance_to_the_highest():
     assert gap(LOGITS, 3) == 0.0
     assert gap(LOGITS, 2) == 2.0
 
 
 @given(st.lists(st.floats(-5, 5, width=32), min_size=1, max_size=40), st.integers(1, 40))
-def test_top_is_a_stable_sort_cut_short(values, n):
+def test_the_highest_are_a_stable_sort_cut_short(values, n):
     logits = np.array(values, np.float32)
 
-    ids = [token for token, _ in top(logits, n)]
+    ids = _highest(logits, n).tolist()
 
     assert ids == sorted(range(len(values)), key=lambda token: -logits[token])[:n]

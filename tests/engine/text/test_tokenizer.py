@@ -121,7 +121,9 @@ def test_end_tokens_come_from_ids_and_from_texts(tiny):
 def test_a_token_that_looks_like_control_is_made_one(tiny):
     tiny["tokenizer.ggml.tokens"][2] = "<|eot_id|>"
 
-    assert Tokenizer.from_metadata(tiny).is_control(2)
+    tokenizer = Tokenizer.from_metadata(tiny)
+
+    assert tokenizer.encode("<|eot_id|>", add_special=False, parse_special=True) == [2]
 
 
 def test_end_of_message_does_not_end_a_harmony_turn(tiny):

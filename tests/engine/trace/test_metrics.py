@@ -122,31 +122,6 @@ def test_all_steps_of_a_kind_are_summed_in_order():
     assert metrics.total_parts(()) == Parts()
 
 
-@pytest.mark.parametrize(
-    ("amounts", "shares"),
-    [
-        ([1, 1, 1], (34, 33, 33)),
-        ([2, 1], (67, 33)),
-        ([0, 5], (0, 100)),
-        ([0, 0], (0, 0)),
-        ([], ()),
-        ([999, 1], (100, 0)),
-    ],
-)
-def test_shares_go_to_the_largest_remainders(amounts, shares):
-    assert metrics.percent_shares(amounts) == shares
-
-
-@given(st.lists(st.integers(0, 10**15), min_size=1, max_size=20))
-def test_shares_add_up_to_100_and_are_off_by_less_than_one(amounts):
-    shares = metrics.percent_shares(amounts)
-
-    total = sum(amounts)
-    assert sum(shares) == (100 if total else 0)
-    for share, amount in zip(shares, amounts, strict=True):
-        assert abs(share * total - 100 * amount) < max(total, 1)
-
-
 def test_statistics_of_a_split_run_over_its_steps():
     spans = spans_of(
         *(span(SPLIT, 0, 10 * (i + 1), index=4, step=i) for i in range(5)),
@@ -180,47 +155,3 @@ def test_without_spans_there_are_no_statistics_rather_than_zeros():
 
     assert metrics.statistics(empty) is None
     assert metrics.statistics_by_id(empty, SPLIT) == {}
-    assert metrics.link_rates(empty) == ()
-
-
-def test_prompt_speed_is_all_tokens_by_all_time():
-    spans = spans_of(
-        step_span(0, 10**9, kind=StepKind.PROMPT, n_tokens=100),
-        step_span(10**9, 3 * 10**9, step=1, kind=StepKind.PROMPT, n_tokens=50),
-        step_span(3 * 10**9, 4 * 10**9, step=2),
-    )
-
-    assert metrics.prompt_speed(spans) == metrics.Speed(50.0, 2, 150)
-
-
-def test_generation_speed_is_that_of_the_median_step():
-    spans = spans_of(
-        step_span(0, 10**8, step=0),
-        step_span(0, 2 * 10**8, step=1),
-        step_span(0, 9 * 10**8, step=2),
-        step_span(0, 0, step=3),
-        step_span(0, 10, step=4, n_tokens=0),
-    )
-
-    assert metrics.generation_speed(spans) == metrics.Speed(5.0, 3, 3)
-
-
-def test_speeds_are_unknown_before_the_first_step():
-    empty = spans_of()
-
-    assert metrics.prompt_speed(empty) is None
-    assert metrics.generation_speed(empty) is None
-
-
-def test_links_are_rated_by_direction():
-    spans = spans_of(
-        span(COPY, 0, 100, lane=1, peer=0, n_bytes=400),
-        span(COPY, 200, 300, lane=1, peer=0, n_bytes=600),
-        span(COPY, 0, 0, lane=0, peer=1, n_bytes=8),
-    )
-
-    to_cpu, to_gpu = sorted(metrics.link_rates(spans), key=lambda rate: rate.lane)
-
-    assert (to_gpu.peer, to_gpu.lane, to_gpu.n_copies) == (0, 1, 2)
-    assert (to_gpu.n_bytes, to_gpu.sum_ns, to_gpu.bytes_per_ns) == (1000, 200, 5.0)
-    assert (to_cpu.n_bytes, to_cpu.bytes_per_ns) == (8, 0.0)

@@ -16,14 +16,12 @@ def spans_of(*times: tuple[int, int]) -> np.ndarray:
     return spans
 
 
-def test_kinds_and_steps_are_picked_from_all_chunks():
+def test_kinds_are_picked_from_all_chunks():
     first, second = spans_of((0, 1), (1, 2)), spans_of((2, 3))
-    first["kind"], first["step"] = (SpanKind.COPY, SpanKind.SPLIT), (0, 1)
-    second["kind"], second["step"] = SpanKind.COPY, 1
+    first["kind"], second["kind"] = (SpanKind.COPY, SpanKind.SPLIT), SpanKind.COPY
     snapshot = TraceSnapshot(chunks=(first, second))
 
     assert snapshot.of_kind(SpanKind.COPY)["start_ns"].tolist() == [0, 2]
-    assert snapshot.of_step(1)["start_ns"].tolist() == [1, 2]
 
 
 def test_an_empty_snapshot_has_empty_columns():

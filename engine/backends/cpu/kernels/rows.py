@@ -83,7 +83,7 @@ def _copy_f16(y: int, x: int, n: int) -> None:
 
 
 @helper
-def _dequantise(kind: int, y: int, x: int, n: int) -> None:
+def _dequantize(kind: int, y: int, x: int, n: int) -> None:
     """Write n elements, whole blocks of 32, as f32."""
     for block in range(n // 32):
         scale = load_f16(x)
@@ -101,7 +101,7 @@ def _dequantise(kind: int, y: int, x: int, n: int) -> None:
 
 
 @helper
-def _dequantise_q6_k(y: int, x: int, n: int) -> None:
+def _dequantize_q6_k(y: int, x: int, n: int) -> None:
     """Write n elements, whole super-blocks of 256, as f32. Source: ggml-quants.c."""
     for block in range(n // 256):
         place = x + 210 * block
@@ -138,9 +138,9 @@ def get_rows(p: int, ith: int, nth: int) -> int:
         if kind == KIND_F16:
             widen(y, x, n0)
         elif kind == KIND_Q4_0 or kind == KIND_Q4_1 or kind == KIND_Q8_0:
-            _dequantise(kind, y, x, n0)
+            _dequantize(kind, y, x, n0)
         elif kind == KIND_Q6_K:
-            _dequantise_q6_k(y, x, n0)
+            _dequantize_q6_k(y, x, n0)
         else:
             _copy_f32(y, x, n0)
     return 0

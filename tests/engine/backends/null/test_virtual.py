@@ -109,6 +109,10 @@ def test_presets_have_the_facts_of_the_real_backends(preset, offloads, pinned, e
     assert facts.rules.supports_buft(facts.buft)
 
 
+NUMBER = "whole number of at most 13 digits"
+KEY_VALUE = f"key=value with a key of {', '.join(KEYS)}"
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
@@ -116,20 +120,20 @@ def test_presets_have_the_facts_of_the_real_backends(preset, offloads, pinned, e
         ("GPU0:gpu", "It needs a name, a type and free MiB."),
         (":gpu:1", "It needs a name, a type and free MiB."),
         ("", "It needs a name, a type and free MiB."),
-        ("GPU0:tpu:1", "Type is tpu, allowed are gpu, igpu, accel, cpu."),
-        ("GPU0:gpu:many", "Free memory is many, which is not a number of MiB."),
-        ("GPU0:gpu:-1", "Free memory is -1, which is not a number of MiB."),
-        ("GPU0:gpu:\u00b2", "Free memory is \u00b2, which is not a number of MiB."),
-        ("GPU0:gpu:" + "9" * 14, f"Free memory is {'9' * 14}, which is not a number of MiB."),
-        ("GPU0:gpu:1:colour=red", f"Colour=red is not key=value with a key of {', '.join(KEYS)}."),
-        ("GPU0:gpu:1:align", f"Align is not key=value with a key of {', '.join(KEYS)}."),
-        ("GPU0:gpu:1:align=", f"Align= is not key=value with a key of {', '.join(KEYS)}."),
-        ("GPU0:gpu:1:preset=tpu", f"Preset is tpu, allowed are {', '.join(PRESETS)}."),
-        ("GPU0:gpu:1:align=48", "Align is 48, which is not a power of two."),
-        ("GPU0:gpu:1:align=0", "Align is 0, which is not a power of two."),
-        ("GPU0:gpu:1:offload=yes", "Offload is yes, which is not a number."),
-        ("GPU0:gpu:1:max=\u00b2", "Max is \u00b2, which is not a number."),
-        ("GPU0:gpu:1:max=" + "9" * 5000, f"Max is {'9' * 5000}, which is not a number."),
+        ("GPU0:tpu:1", "The type is tpu; allowed are gpu, igpu, accel, cpu."),
+        ("GPU0:gpu:many", f"The free memory is many; it must be a {NUMBER} of MiB."),
+        ("GPU0:gpu:-1", f"The free memory is -1; it must be a {NUMBER} of MiB."),
+        ("GPU0:gpu:\u00b2", f"The free memory is \u00b2; it must be a {NUMBER} of MiB."),
+        ("GPU0:gpu:" + "9" * 14, f"The free memory is {'9' * 14}; it must be a {NUMBER} of MiB."),
+        ("GPU0:gpu:1:colour=red", f"It has colour=red; allowed is {KEY_VALUE}."),
+        ("GPU0:gpu:1:align", f"It has align; allowed is {KEY_VALUE}."),
+        ("GPU0:gpu:1:align=", f"It has align=; allowed is {KEY_VALUE}."),
+        ("GPU0:gpu:1:preset=tpu", f"The preset is tpu; allowed are {', '.join(PRESETS)}."),
+        ("GPU0:gpu:1:align=48", "The key align is 48; it must be a power of two."),
+        ("GPU0:gpu:1:align=0", "The key align is 0; it must be a power of two."),
+        ("GPU0:gpu:1:offload=yes", f"The key offload is yes; it must be a {NUMBER}."),
+        ("GPU0:gpu:1:max=\u00b2", f"The key max is \u00b2; it must be a {NUMBER}."),
+        ("GPU0:gpu:1:max=" + "9" * 5000, f"The key max is {'9' * 5000}; it must be a {NUMBER}."),
     ],
 )
 def test_a_wrong_line_is_refused_with_the_part_that_is_wrong(line, sentence):
@@ -138,7 +142,7 @@ def test_a_wrong_line_is_refused_with_the_part_that_is_wrong(line, sentence):
 
     assert caught.value.title == f"The device {line!r} cannot be read."
     assert caught.value.sentence == sentence
-    assert caught.value.hint == "for example GPU0:gpu:8192:preset=cuda"
+    assert caught.value.hint == "For example GPU0:gpu:8192:preset=cuda"
 
 
 WORDS = st.sampled_from(

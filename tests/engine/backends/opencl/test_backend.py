@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from engine.backend.interface import DoneEvent, Place, SplitGraph
-from engine.backends.opencl.device import available_memory_bytes
 from engine.backends.opencl.programs import build_program
 from engine.core import build
 from engine.core.types import TensorType
@@ -279,12 +278,27 @@ def test_rounded_activations_count_as_memory_until_the_stream_goes(bench, device
     assert device._held_bytes == held_before
 
 
-def test_a_software_device_offers_no_more_than_the_system_has(tmp_path):
-    meminfo = tmp_path / "meminfo"
-    meminfo.write_text("MemTotal: 9000 kB\nMemAvailable:    1234 kB\n")
+def test_a_stream_whose_device_is_lost_still_gives_its_memory_back(device, monkeypatch):
+    stream = device.init_backend()
+    stream._scratch.place(64)
+    held = device._held_bytes
 
-    assert available_memory_bytes(default=7, meminfo=meminfo) == 1234 * 1024
-    assert available_memory_bytes(default=7, meminfo=tmp_path / "none") == 7
+    def refuse():
+        raise DeviceError("The device is gone.")
+
+    monkeypatch.setattr(stream, "synchronize", refuse)
+    stream.dispose()
+
+    assert device._held_bytes < held
+
+
+def test_a_software_device_offers_no_more_than_the_system_has(device, monkeypatch):
+    monkeypatch.setattr("engine.backends.opencl.device.memory_bytes", lambda: (1234, 9000))
+    if device.facts.software:
+        assert device.facts.memory_free == 1234
+
+    monkeypatch.setattr("engine.backends.opencl.device.memory_bytes", lambda: (0, 0))
+    assert device.facts.memory_free > 1234
 
 
 def test_a_buffer_beyond_the_drivers_limit_is_refused_in_words(device):

@@ -1,4 +1,4 @@
-"""What the operating system says of the computer: processor, cores, memory."""
+"""What the operating system says of this computer: processor, cores, memory."""
 
 from __future__ import annotations
 
