@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from app.commands.spec import ActionSpec
 
 
-def key_sheet(specs: Iterable[ActionSpec], menus: Iterable[tuple[str, tuple[str, ...]]]) -> str:
-    """The sheet as Markdown: a table a menu, then the commands that stand in none."""
+def key_sheet(
+    specs: Iterable[ActionSpec],
+    menus: Iterable[tuple[str, tuple[str, ...]]],
+    pane_keys: Iterable[tuple[str, tuple[tuple[str, str], ...]]] = (),
+) -> str:
+    """The sheet as Markdown: a table a menu, the commands that stand in none, a table a pane."""
     by_id = {spec.id: spec for spec in specs}
     left = dict(by_id)
     parts = ["# Keys"]
@@ -23,6 +27,9 @@ def key_sheet(specs: Iterable[ActionSpec], menus: Iterable[tuple[str, tuple[str,
             left.pop(spec.id)
         parts.append(_table(title, listed))
     parts.append(_table("More", left.values()))
+    for title, rows in pane_keys:
+        lines = [f"| {keys} | {words} |" for keys, words in rows]
+        parts.append("\n".join([f"## {title}", "", "| Keys | |", "|---|---|", *lines]))
     return "\n\n".join(parts)
 
 

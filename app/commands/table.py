@@ -77,4 +77,33 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Help", ("manual", "keys", SEPARATOR, "about")),
 )  # fmt: skip
 
+PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
+    (
+        "Graph",
+        (
+            ("Arrows", "The next operation, the next layer"),
+            ("Enter", "Open or close the layer"),
+            ("W", "Why the selected operation is where it is"),
+            ("+ and -, or the wheel", "Zoom"),
+            ("Space", "Show all of it"),
+            ("Esc", "Close the layer, then end the selection"),
+        ),
+    ),
+    (
+        "Timeline",
+        (
+            ("W and S, + and -, or Ctrl and the wheel", "Zoom"),
+            ("A and D, Left and Right", "Pan"),
+            ("F", "Show the selection; again: the whole run"),
+            ("0", "Show the whole run"),
+            (", and .", "The slice before, the next slice of the lane"),
+            ("[ and ]", "Along the flow: from a split to its copy and back"),
+            ("Esc", "End the range, then the selection"),
+        ),
+    ),
+    ("Layers and memory", (("Arrows", "The next layer, the next part of a bar"),)),
+    ("Splits", (("Up and Down", "The next split"), ("Enter", "Unfold or fold alike layers"))),
+)
+"""Keys that only act while their pane has the focus; the panes handle them themselves."""
+
 THEME_MENU = ("theme_system", "theme_light", "theme_dark", SEPARATOR, "switch_theme")

@@ -18,7 +18,9 @@ main_window      MainWindow: what stands where, and what follows what
 window_commands  WindowCommands: what every command does
 panes            the table of docks; PaneDock: tabs or a title, one grey fact
 dock_area        DockArea: the graph and the docks around it
-toolbar          Toolbar: Run, Stop, -ngl, op_offload, batch
+tab_order        where Tab goes: pane after pane
+toolbar          Toolbar: Run, Stop, -ngl, ctx, op_offload, batch
+context_box      ContextBox: how many tokens the model can look back on
 answer_bar       AnswerBar
 clause_label     ClauseLabel: a sentence that gives way clause by clause
 bars             messages and the change bar

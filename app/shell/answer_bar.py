@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QToolBar, QWidget
 
 from app.shell.answer_text import (
+    RUN_NOTE,
     Clauses,
     live_clauses,
+    no_plan,
     plan_clauses,
     plan_tooltip,
     run_clauses,
 )
 from app.shell.clause_label import ClauseLabel
+from app.theme.colours import is_on_paper
 from app.theme.fonts import ANSWER_PX, BODY_PX, general_font
 from engine.core.plan import Batch
 from engine.core.summary import RunState
@@ -65,20 +68,20 @@ class AnswerBar(QToolBar):
         state = self._state
         plans = state.plans
         if plans is None:
-            words = "" if state.model is not None else OPEN_FIRST
-            self.label.set_clauses((words,) if words else ())
+            self.label.set_clauses((OPEN_FIRST,) if state.model is None else no_plan(state.model))
             return
         note = plan_tooltip(plans, state.batch)
+        paper = [row.name for row in plans.prompt.devices if is_on_paper(row)]
         if state.run.state is not RunState.IDLE:
             self.label.set_clauses(live_clauses(state.run), plans.prompt.devices, note)
         elif state.run_is_newest and state.diff is None:
-            self._show_run(note)
+            self._show_run(paper)
         else:
             is_change = state.diff is not None
             clauses = plan_clauses(plans, state.batch, is_change=is_change)
             self.label.set_clauses(clauses, plans.prompt.devices, note)
 
-    def _show_run(self, note: str) -> None:
+    def _show_run(self, paper: list[str]) -> None:
         """Sums over spans are made once a trace."""
         state = self._state
         summary = state.run.summary
@@ -88,5 +91,6 @@ class AnswerBar(QToolBar):
         if key != self._run_key:
             spans = None if state.trace is None else state.trace.spans()
             self._run_key = key
-            self._run_clauses = run_clauses(summary, plan, spans)
-        self.label.set_clauses(self._run_clauses, () if plan is None else plan.devices, note)
+            self._run_clauses = run_clauses(summary, plan, spans, paper)
+        devices = () if plan is None else plan.devices
+        self.label.set_clauses(self._run_clauses, devices, RUN_NOTE)

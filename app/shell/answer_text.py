@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.theme.colours import is_on_paper
 from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
 from engine.core.devices import DeviceType
 from engine.core.plan import Batch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from app.state.app_state import RunInfo
     from engine.core.plan import MemoryLedger
-    from engine.core.summary import RunSummary
+    from engine.core.summary import ModelSummary, RunSummary
     from engine.core.table import DeviceRow, PlanSetTable, PlanTable
     from engine.trace.records import Spans
 
@@ -34,13 +35,21 @@ def plan_clauses(plans: PlanSetTable, batch: Batch, *, is_change: bool = False) 
         f"**{plural(len(plans.prompt.splits), 'split')}** for the prompt, "
         f"**{count(len(plans.token.splits))}** for a token."
     )
+    paper = paper_clause(plans)
     return (
         _operations(plans.plan(batch), _start(batch, is_change=is_change)),
+        *((paper,) if paper else ()),
         fit_clause(plans.prompt.devices, plans.memory),
         splits,
         f"**{bytes_text(plans.prompt.copied_bytes)}** copied per prompt batch.",
         f", {bytes_text(plans.token.copied_bytes)} per token.",
     )
+
+
+def no_plan(model: ModelSummary) -> Clauses:
+    """The answer for a file that was read and cannot be planned."""
+    tensors = f"{plural(len(model.tensors), 'tensor')}, {bytes_text(model.weight_bytes)}"
+    return (f"**No plan** for {model.arch or 'this file'}.", f"Listed below: {tensors}.")
 
 
 def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
@@ -51,6 +60,25 @@ def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
         f"{count(plan.n_nodes)} operations: {count(plan.n_computed)} compute, {count(n_views)} "
         f"are views. Memory is planned for the worst case, a full context of "
         f"{count(plans.n_ctx)} tokens."
+    )
+
+
+RUN_NOTE = (
+    "The shares of the prompt's time add up to 100 %. Between splits no device computes: the host "
+    "sets up inputs and launches the next piece of work."
+)
+"""What the shares of a run mean."""
+
+
+def paper_clause(plans: PlanSetTable) -> str:
+    """That a device of the plan is not here, so that a run goes elsewhere; empty if all are."""
+    names = [row.name for row in plans.prompt.devices if is_on_paper(row)]
+    if not names:
+        return ""
+    others = [row.name for row in plans.prompt.devices if not is_on_paper(row)]
+    return (
+        f"**{' and '.join(names)} on paper**: this computer has no OpenCL device, "
+        f"Run uses the {' and '.join(others)}."
     )
 
 
@@ -89,8 +117,13 @@ def live_clauses(run: RunInfo) -> Clauses:
     )
 
 
-def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans | None) -> Clauses:
-    """The answer after a run. `plan` is the prompt's, for the names of lanes."""
+def run_clauses(
+    summary: RunSummary, plan: PlanTable | None, spans: Spans | None, paper: Sequence[str] = ()
+) -> Clauses:
+    """The answer after a run. `plan` is the prompt's, for the names of lanes.
+
+    `paper` names devices that were planned with and are not here.
+    """
     clauses = [
         f"Prompt **{rate_text(summary.prefill_tokens_per_s)}** "
         f"({plural(len(summary.prompt_tokens), 'token')} in {duration_text(summary.prefill_ns)})."
@@ -103,6 +136,9 @@ def run_clauses(summary: RunSummary, plan: PlanTable | None, spans: Spans | None
         )
     if summary.stop_reason is StopReason.STOPPED:
         clauses.append(f"Stopped after {plural(len(summary.tokens), 'token')}.")
+    if paper and plan is not None:
+        ran_on = " and ".join(row.name for row in plan.devices)
+        clauses.insert(0, f"Ran on the **{ran_on}**: {' and '.join(paper)} is on paper.")
     shares = {} if spans is None else prompt_shares(spans)
     if shares and plan is not None:
         clauses += _shares_clauses(shares, plan)
@@ -163,7 +199,7 @@ def _shares_clauses(shares: dict[int, int], plan: PlanTable) -> list[str]:
 
 
 def _share_name(key: int, plan: PlanTable) -> str:
-    names = {COPIES: "copies", WAITS: "waits", PLANNING: "planning", REST: "launching"}
+    names = {COPIES: "copies", WAITS: "waits", PLANNING: "planning", REST: "between splits"}
     if key in names:
         return names[key]
     return f"{{{key}}} {plan.devices[key].name}"

@@ -203,7 +203,7 @@ class ChangeBar(Bar):
             self.hide()
             return
         changes = diff_sets(diff.was, diff.now)
-        facts = change_facts(changes, diff.title)
+        facts = change_facts(changes, diff.title, diff.note)
         is_news = facts != self.facts.clauses or self.isHidden()
         self.facts.set_clauses(facts)
         self.token_facts.set_clauses(token_facts(changes, diff.title))

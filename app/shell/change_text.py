@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from app.theme.text import MIB, bytes_text, count, plural, signed
-from engine.core.options import ALL_LAYERS, SPEC_BY_FIELD, Options
+from app.theme.text import MIB, SPACE, bytes_text, count, plural, signed
+from engine.core.options import ALL_LAYERS, SPEC_BY_FIELD, Options, Redo, redo_of
 
 if TYPE_CHECKING:
     from engine.core.diff import PlanDiff, SetDiff
@@ -15,21 +15,34 @@ if TYPE_CHECKING:
 OFFLOAD_MIN_BATCH = 32
 """From how many tokens a GPU asks for operations whose weights lie elsewhere (ggml)."""
 
+AT_NEXT_RUN = "applies at the next run"
+FROM_NEXT_GRAPH = "acts from the next graph on"
 
-def change_title(was: Options, now: Options, n_layers: int) -> str:
-    """What was changed, in llama.cpp's words: "op_offload on → off", "-ngl 2 → 31"."""
+
+def change_title(was: Options, now: Options, n_layers: int, n_ctx_train: int = 0) -> str:
+    """What was changed, in llama.cpp's words: "op_offload on → off", "-ngl 2 → 31".
+
+    `n_ctx_train` is what ctx 0 stands for; 0 where the model does not say.
+    """
     parts = []
     for item in fields(Options):
         before, after = getattr(was, item.name), getattr(now, item.name)
         if before != after:
-            values = (_value(item.name, value, n_layers) for value in (before, after))
+            values = (_value(item.name, v, n_layers, n_ctx_train) for v in (before, after))
             parts.append(f"{_option_name(item.name)} {' → '.join(values)}")
     return ", ".join(parts)
 
 
-def change_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
-    """Facts about the prompt's plan, most important first."""
-    return (f"**{title}**", _moved(diff.prompt), *_totals(diff.prompt))
+def change_note(was: Options, now: Options) -> str:
+    """When a change that is made during a run acts."""
+    return AT_NEXT_RUN if Redo.CONTEXT in redo_of(was, now) else FROM_NEXT_GRAPH
+
+
+def change_facts(diff: SetDiff, title: str, note: str = "") -> tuple[str, ...]:
+    """Facts about the prompt's plan, most important first; `note` says when it acts."""
+    notes = (note,) if note else ()
+    totals, memory = _totals(diff.prompt), _memory(diff)
+    return (f"**{title}**", *notes, _moved(diff.prompt), *totals, *memory)
 
 
 def token_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
@@ -43,12 +56,17 @@ def token_facts(diff: SetDiff, title: str) -> tuple[str, ...]:
 
 
 def _option_name(field: str) -> str:
+    if field == "n_ctx":
+        return "ctx"
     return field if SPEC_BY_FIELD[field].kind is bool else SPEC_BY_FIELD[field].flags[0]
 
 
-def _value(field: str, value: Any, n_layers: int) -> str:
+def _value(field: str, value: Any, n_layers: int, n_ctx_train: int) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
+    if field == "n_ctx":
+        n_tokens = value or n_ctx_train
+        return count(n_tokens) if n_tokens else "the model's"
     if field == "n_gpu_layers" and (value == ALL_LAYERS or value > n_layers):
         return str(n_layers + 1)
     return str(value)
@@ -74,6 +92,19 @@ def _totals(diff: PlanDiff) -> list[str]:
     if diff.copied_bytes_was != diff.copied_bytes_now:
         facts.append(_bytes_change("copied", diff.copied_bytes_was, diff.copied_bytes_now))
     return facts
+
+
+def _memory(diff: SetDiff) -> list[str]:
+    """What each device holds more or less."""
+    changes: dict[str, int] = {}
+    for item in diff.memory:
+        grown = item.now_bytes - item.was_bytes
+        changes[item.device] = changes.get(item.device, 0) + grown
+    return [
+        f"{device} {_side(n, f'{signed(n / MIB, 2)}{SPACE}MiB')}"
+        for device, n in changes.items()
+        if abs(n) >= MIB // 100
+    ]
 
 
 def _change(word: str, was: int, now: int) -> str:

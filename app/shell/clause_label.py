@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from app.theme.theme import Theme
     from engine.core.table import DeviceRow
 
-MORE = "…"
-
 
 class ClauseLabel(QLabel):
     """Clauses in the markup of `markup`; the tooltip has those that do not fit."""
@@ -100,8 +98,6 @@ class ClauseLabel(QLabel):
     def _html(self, n: int) -> str:
         looks = device_style(self._theme.palette, self._devices)
         text = self._joined(self._clauses[:n])
-        if n < len(self._clauses):
-            text += f" {MORE}"
         # One line: a badge or a figure must not wrap below the bar.
         html = to_html(text, self._theme.palette, looks, self.devicePixelRatioF())
         return f'<p style="white-space:pre; margin:0">{html}</p>'

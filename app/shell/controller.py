@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
-from app.shell.messages import Message, died_message, failed_message, protocol_message
+from app.shell.messages import (
+    Message,
+    died_message,
+    failed_message,
+    protocol_message,
+    waiting_message,
+)
 from app.shell.planning import Planning
 from app.shell.running import Running
 from engine.core.summary import RunState
@@ -99,14 +105,16 @@ class Controller(QObject):
         self._bridge.start()
 
     def open(self, path: str) -> None:
-        """Open a file or `DEMO`, as soon as the engine is ready."""
+        """Open a file or `DEMO`, as soon as the engine is ready and nothing runs."""
         if path != DEMO:
             path = str(Path(path).resolve())
-        if not self._is_ready:
-            self._to_open = path
-        elif not self.is_busy:
-            self.message_gone.emit("model")
-            self.planning.open(path)
+        self._to_open = path
+        if self._is_ready and self.is_busy:
+            is_running = self.running.is_running
+            until = "the run has ended" if is_running else "the file before it is open"
+            self.message.emit(waiting_message(path, until))
+        else:
+            self._open_next()
 
     def restart(self) -> None:
         """End the engine and start it anew; model and options are kept."""
@@ -128,10 +136,16 @@ class Controller(QObject):
         self.state.set_devices(answer.devices, answer.unavailable)
         self.state.set_engine_text(self._ready_words)
         self.planning.reopen()
-        if self._to_open:
-            path, self._to_open = self._to_open, ""
-            self.planning.open(path)
+        self._open_next()
         self.facts_changed.emit()
+
+    def _open_next(self) -> None:
+        """Open what waits, unless something runs."""
+        if not self._to_open or not self._is_ready or self.is_busy:
+            return
+        path, self._to_open = self._to_open, ""
+        self.message_gone.emit("model")
+        self.planning.open(path)
 
     def _on_died(self, answer: EngineDied) -> None:
         was_ready = self._is_ready
@@ -184,6 +198,7 @@ class Controller(QObject):
         if self._is_ready:
             self.state.set_engine_text(self._engine_words())
         self.facts_changed.emit()
+        self._open_next()
 
     def _engine_words(self) -> str:
         if self.planning.is_opening:

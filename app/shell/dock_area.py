@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import QMainWindow, QWidget
 
-from app.shell.panes import DOCKS, GRAPH, RUN, TIMELINE, MakeView, PaneDock
+from app.shell.panes import (
+    DOCKS,
+    GRAPH,
+    INSPECTOR,
+    LAYERS,
+    RUN,
+    TIMELINE,
+    TITLE_PX,
+    MakeView,
+    PaneDock,
+)
+from app.state.app_state import Selection
 from app.state.settings import LAYOUT_VERSION
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QByteArray
-    from PySide6.QtGui import QShowEvent
+    from PySide6.QtGui import QResizeEvent, QShowEvent
 
     from app.state.app_state import AppState
     from app.theme.theme import Theme
@@ -26,6 +37,15 @@ SIDES_WIDE_PX = (300, 380)
 LAYERS_PX = 144
 MEMORY_PX = 116
 TIMELINE_PX, TIMELINE_TALL_PX = 260, 318
+OWN_WIDTH_PX = 8
+"""A side that differs by more from the design's width was given it by a person."""
+
+
+def sides_px(area_px: int) -> tuple[int, int]:
+    """The widths of the left and the right docks in an area of that width."""
+    if area_px < NARROW_PX:
+        return SIDES_NARROW_PX
+    return SIDES_WIDE_PX if area_px >= WIDE_PX else SIDES_PX
 
 
 class DockArea(QMainWindow):
@@ -53,13 +73,24 @@ class DockArea(QMainWindow):
         self.setCentralWidget(self.graph)
         self.views: dict[str, QWidget] = {GRAPH: self.graph, RUN: run_panel}
         self.docks = {spec.name: self._add_dock(spec.name) for spec in DOCKS}
-        self._is_laid_out = False
-        self._is_restored = False
+        self._sides_px: tuple[int, int] | None = None
+        """The design's widths for the size that the area has had last."""
+        self._restored_width_px: int | None = None
+        why_asked = getattr(self.graph, "why_asked", None)
+        if why_asked is not None:
+            why_asked.connect(self.show_why)
+        state.selection_changed.connect(self._on_selection)
+        state.model_changed.connect(self._on_model)
 
     def showEvent(self, event: QShowEvent) -> None:
         """Apply sizes once the area has its own."""
         super().showEvent(event)
         QTimer.singleShot(0, self._ensure_layout)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A wider window has wider sides."""
+        super().resizeEvent(event)
+        QTimer.singleShot(0, self._follow_width)
 
     def _add_dock(self, name: str) -> PaneDock:
         spec = next(spec for spec in DOCKS if spec.name == name)
@@ -85,48 +116,56 @@ class DockArea(QMainWindow):
 
     def apply_sizes(self) -> None:
         """The sizes of the design for the window's size."""
-        tall = self.height() >= TALL_PX
-        docks = self.docks
-        self.resizeDocks(
-            [docks["splits_dock"], docks["right_dock"]],
-            list(self._sides()),
-            Qt.Orientation.Horizontal,
-        )
+        self._sides_px = sides_px(self.width())
+        sides = [self.docks["splits_dock"], self.docks["right_dock"]]
+        self.resizeDocks(sides, list(self._sides_px), Qt.Orientation.Horizontal)
+        self._apply_heights()
+
+    def _apply_heights(self) -> None:
         bottom_px = MEMORY_PX
         if TIMELINE in self.views:
-            bottom_px = TIMELINE_TALL_PX if tall else TIMELINE_PX
-        left_px = max(200, self.height() - bottom_px - LAYERS_PX)
-        self.resizeDocks(
-            [docks["layers_dock"], docks["splits_dock"], docks["bottom_dock"]],
-            [LAYERS_PX, left_px, bottom_px],
-            Qt.Orientation.Vertical,
-        )
-        self._is_laid_out = True
-
-    def _sides(self) -> tuple[int, int]:
-        """Widths of the left and the right docks."""
-        if self.width() < NARROW_PX:
-            return SIDES_NARROW_PX
-        return SIDES_WIDE_PX if self.width() >= WIDE_PX else SIDES_PX
+            bottom_px = TIMELINE_TALL_PX if self.height() >= TALL_PX else TIMELINE_PX
+        layers_px = max(LAYERS_PX, TITLE_PX + self.views[LAYERS].sizeHint().height())
+        splits_px = max(120, self.height() - bottom_px - layers_px)
+        docks = [self.docks[name] for name in ("layers_dock", "splits_dock", "bottom_dock")]
+        self.resizeDocks(docks, [layers_px, splits_px, bottom_px], Qt.Orientation.Vertical)
 
     def _ensure_layout(self) -> None:
-        if self._is_laid_out:
+        """Once the area has its size: the design's sizes, or those that were restored."""
+        if self._sides_px is not None:
             return
-        if self._is_restored:
-            # The bottom was saved with the timeline in it.
-            self.resizeDocks([self.docks["bottom_dock"]], [MEMORY_PX], Qt.Orientation.Vertical)
-            self._is_laid_out = True
-        else:
+        if self._restored_width_px is None:
             self.apply_sizes()
+            return
+        self._sides_px = sides_px(self._restored_width_px)
+        self._follow_width()
+        # The bottom was saved with the timeline in it, which comes with the first run only.
+        self._apply_heights()
+
+    def _follow_width(self) -> None:
+        """Give the sides the design's widths for another size, where nobody chose others."""
+        was_px, now_px = self._sides_px, sides_px(self.width())
+        if was_px is None or was_px == now_px:
+            return
+        self._sides_px = now_px
+        for name, was, now in zip(("splits_dock", "right_dock"), was_px, now_px, strict=True):
+            dock = self.docks[name]
+            least_px = dock.minimumSizeHint().width()
+            if abs(dock.width() - was) <= OWN_WIDTH_PX or dock.width() <= least_px:
+                self.resizeDocks([dock], [now], Qt.Orientation.Horizontal)
 
     def save_layout(self) -> QByteArray:
         """The layout, to be restored by the same version."""
         return self.saveState(LAYOUT_VERSION)
 
-    def restore_layout(self, state: QByteArray) -> bool:
-        """Put panes where they were; False if the state is of another version or broken."""
-        self._is_restored = self.restoreState(state, LAYOUT_VERSION)
-        return self._is_restored
+    def restore_layout(self, state: QByteArray, width_px: int) -> bool:
+        """Put panes where they were in an area of that width.
+
+        False if the state is of another version or broken.
+        """
+        is_restored = self.restoreState(state, LAYOUT_VERSION)
+        self._restored_width_px = width_px if is_restored else None
+        return is_restored
 
     # Views that come to the front.
 
@@ -139,8 +178,19 @@ class DockArea(QMainWindow):
         self.views[TIMELINE] = view
         dock.add_view("Timeline", view, at=0)
         dock.show_view(view)
-        height_px = TIMELINE_TALL_PX if self.height() >= TALL_PX else TIMELINE_PX
-        self.resizeDocks([dock], [height_px], Qt.Orientation.Vertical)
+        self._apply_heights()
+
+    def show_why(self) -> None:
+        """Bring the Why card to the front."""
+        self.show_view(INSPECTOR)
+
+    def _on_model(self, _model: object) -> None:
+        """More layers take more rows of the strip, once the plan is here."""
+        QTimer.singleShot(0, self._apply_heights)
+
+    def _on_selection(self, selection: Selection) -> None:
+        if selection != Selection():
+            self.show_why()
 
     def show_view(self, name: str) -> None:
         """Bring a view to the front of its dock."""
@@ -149,6 +199,12 @@ class DockArea(QMainWindow):
             if view in dock.views:
                 dock.show()
                 dock.show_view(view)
+
+    def tab_order(self) -> list[QWidget]:
+        """The docks and the graph, as Tab walks them."""
+        docks = self.docks
+        left = [docks["layers_dock"], docks["splits_dock"]]
+        return [*left, self.graph, docks["right_dock"], docks["bottom_dock"]]
 
     def focus_order(self) -> list[QWidget]:
         """The panes, as F6 walks them."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
@@ -15,19 +16,28 @@ from app.commands.table import ACTIONS, MENUS, PANES, RECENT, THEME, THEME_MENU
 from app.shell.answer_bar import AnswerBar
 from app.shell.bars import ChangeBar, MessageStack
 from app.shell.dock_area import DockArea
+from app.shell.messages import dropped_message
 from app.shell.panes import RUN, MakeView, make_view
 from app.shell.run_panel import RunPanel
 from app.shell.status import StatusBar
+from app.shell.tab_order import go_to_next
 from app.shell.tensor_page import TensorPage
 from app.shell.toolbar import Toolbar
 from app.shell.welcome import WelcomePage
 from app.shell.window_commands import WindowCommands
+from app.state.app_state import Selection
 from app.theme.fonts import SMALL_PX, general_font
 from engine.core.plan import Batch
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QMimeData
-    from PySide6.QtGui import QCloseEvent, QDragEnterEvent, QDragLeaveEvent, QDropEvent
+    from PySide6.QtGui import (
+        QCloseEvent,
+        QDragEnterEvent,
+        QDragLeaveEvent,
+        QDropEvent,
+        QKeyEvent,
+    )
 
     from app.shell.controller import Controller
     from app.state.settings import RecentFile, Settings
@@ -147,7 +157,8 @@ class MainWindow(QMainWindow):
         geometry, layout = self._settings.geometry, self._settings.layout
         if geometry is not None:
             self.restoreGeometry(geometry)
-        if layout is not None and not self.area.restore_layout(layout):
+        width_px = self._settings.layout_width_px
+        if layout is not None and not self.area.restore_layout(layout, width_px):
             self._settings.forget_layout()
         self._show_recent()
 
@@ -159,6 +170,13 @@ class MainWindow(QMainWindow):
         is_docks = self.pages.currentWidget() is self.area
         panes = self.area.focus_order() if is_docks else [self.pages.currentWidget()]
         return [self.toolbar, *bars, *panes]
+
+    def tab_panes(self) -> list[QWidget]:
+        """What Tab walks through: as `panes`, with the docks' titles."""
+        bars: list[QWidget] = [self.change_bar, self.messages]
+        is_docks = self.pages.currentWidget() is self.area
+        panes = self.area.tab_order() if is_docks else [self.pages.currentWidget()]
+        return [self.toolbar, *bars, self.answer, *panes]
 
     def reset_layout(self) -> None:
         """Put every pane back in its place."""
@@ -259,12 +277,13 @@ class MainWindow(QMainWindow):
         """Remember how the window was."""
         self._settings.geometry = self.saveGeometry()
         self._settings.layout = self.area.save_layout()
+        self._settings.layout_width_px = self.area.width()
         self._settings.save()
         super().closeEvent(event)
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take one GGUF file."""
-        if _dropped_model(event.mimeData()):
+        """Take files; what is no model is said when it is dropped."""
+        if _dropped_paths(event.mimeData()):
             event.acceptProposedAction()
             self.welcome.set_drop_over(True)
 
@@ -273,15 +292,30 @@ class MainWindow(QMainWindow):
         self.welcome.set_drop_over(False)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open it."""
+        """Open it, or say why not."""
         self.welcome.set_drop_over(False)
-        path = _dropped_model(event.mimeData())
-        if path:
-            event.acceptProposedAction()
-            self._controller.open(path)
+        paths = _dropped_paths(event.mimeData())
+        if not paths:
+            return
+        event.acceptProposedAction()
+        problem = dropped_message(paths)
+        if problem is None:
+            self._controller.open(paths[0])
+        else:
+            self.messages.show_message(problem)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc that no pane and no field had a use for ends the selection."""
+        if event.key() == Qt.Key.Key_Escape:
+            self._state.select(Selection())
+        else:
+            super().keyPressEvent(event)
+
+    def focusNextPrevChild(self, next: bool) -> bool:  # noqa: N802 - Qt's names
+        """Tab goes through the rows and panes from the top, whenever they were made."""
+        return go_to_next(self.tab_panes(), self, step=1 if next else -1)
 
 
-def _dropped_model(data: QMimeData) -> str:
-    """The path of a dropped GGUF file, empty if something else is dropped."""
-    paths = [url.toLocalFile() for url in data.urls() if url.isLocalFile()]
-    return next((path for path in paths if path.lower().endswith(".gguf")), "")
+def _dropped_paths(data: QMimeData) -> list[str]:
+    """The paths of dropped files and folders."""
+    return [url.toLocalFile() for url in data.urls() if url.isLocalFile()]

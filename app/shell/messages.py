@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.theme.text import bytes_text, plural
+from engine.service.messages import DEMO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.core.summary import ModelSummary
     from engine.service.messages import EngineDied, Exported, Failed
 
@@ -33,9 +37,9 @@ class Message:
         return "\n".join(line for line in lines if line)
 
 
-def failed_message(failed: Failed) -> Message:
+def failed_message(failed: Failed, topic: str = "") -> Message:
     """A request that could not be done."""
-    return Message(failed.title, failed.sentence, failed.hint, failed.details)
+    return Message(failed.title, failed.sentence, failed.hint, failed.details, topic=topic)
 
 
 def model_message(model: ModelSummary) -> Message | None:
@@ -51,6 +55,39 @@ def model_message(model: ModelSummary) -> Message | None:
         listed = f"Its {len(model.tensors)} tensors are listed below."
         hint = f"{hint} {listed}" if hint else listed
     return Message(title, sentence, hint, topic="model")
+
+
+def waiting_message(path: str, until: str) -> Message:
+    """A file that is opened later; `until` says when."""
+    name = "The demo model" if path == DEMO else Path(path).name
+    return Message(
+        f"{name} waits.",
+        f"It is opened when {until}.",
+        "Stop ends that now.",
+        actions=("stop",),
+        topic="model",
+    )
+
+
+def dropped_message(paths: Sequence[str]) -> Message | None:
+    """Why what was dropped cannot be opened; None for one file."""
+    if len(paths) > 1:
+        return Message(
+            f"{len(paths)} files were dropped.",
+            "One model is open at a time.",
+            "Drop one GGUF file.",
+            topic="model",
+        )
+    path = Path(paths[0])
+    if path.is_dir():
+        return Message(
+            f"{path.name} is a folder.",
+            "A model is one GGUF file.",
+            "Drop the file that is in it.",
+            str(path),
+            topic="model",
+        )
+    return None
 
 
 def died_message(died: EngineDied, *, restarts: bool, kept: str) -> Message:

@@ -37,6 +37,8 @@ MakeView = Callable[[str, "AppState", "Theme", QWidget | None], QWidget]
 """Makes the view of a name; a test gives another one than `make_view`."""
 
 GRAPH = "graph"
+INSPECTOR = "inspector"
+LAYERS = "layers"
 RUN = "run"
 TIMELINE = "timeline"
 
@@ -65,9 +67,9 @@ _RIGHT = Qt.DockWidgetArea.RightDockWidgetArea
 _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 
 DOCKS: tuple[DockSpec, ...] = (
-    DockSpec("layers_dock", _LEFT, (("layers", "Layers"),), (220, 104)),
+    DockSpec("layers_dock", _LEFT, ((LAYERS, "Layers"),), (220, 104)),
     DockSpec("splits_dock", _LEFT, (("splits", "Splits"),), (220, 120)),
-    DockSpec("right_dock", _RIGHT, (("inspector", "Why here"), (RUN, "Run")), (320, 200)),
+    DockSpec("right_dock", _RIGHT, ((INSPECTOR, "Why here"), (RUN, "Run")), (320, 200)),
     DockSpec("bottom_dock", _BOTTOM, (("memory", "Memory"),), (400, 72), ((TIMELINE, "Timeline"),)),
 )
 

@@ -2,14 +2,14 @@
 
 At most one request to plan is under way; while it is, newer wishes replace one another, and the
 newest is sent when the answer comes, at most 30 times a second. So dragging a slider never queues.
-During a run a wish is sent at once, since the engine answers it only when the run has ended but
-acts on op_offload from the next graph on.
+The engine plans during a run as well: op_offload then acts from the next graph on, what moves
+weights or caches applies at the next run, and the difference says so.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
-from app.shell.change_text import change_title
+from app.shell.change_text import change_note, change_title
 from app.shell.first_selection import first_node
 from app.shell.messages import failed_message, model_message
 from app.state.app_state import DiffMode, RunInfo, Selection
 from app.state.settings import RecentFile
-from engine.core.options import Options, Redo, checked, redo_of
+from engine.core.options import Options
 from engine.core.plan import Batch
 from engine.core.summary import RunState
 from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
@@ -156,18 +156,18 @@ class Planning(QObject):
     def preview(self, **changes: Any) -> None:
         """Plan while a control is being moved."""
         self.begin_drag()
-        self.plan_with(checked(self.options, **changes), Show.PLAN, None)
+        self.plan_with(replace(self.options, **changes), Show.PLAN, None)
 
     def change(self, **changes: Any) -> None:
         """Change options: plan, show the difference, and remember an undo step."""
         before, self._drag_from = self._drag_from or self._before(), None
         if before is None:
             return
-        options = checked(self.options, **changes)
+        options = replace(self.options, **changes)
         if options == before.options:
             self.plan_with(options, Show.PLAN, None)
             return
-        title = change_title(before.options, options, before.plans.n_layers)
+        title = self._title(before.options, options, before.plans.n_layers)
         self.undo_stack.push(_ChangeOptions(self, before, options, title))
 
     def _before(self) -> _Before | None:
@@ -177,10 +177,7 @@ class Planning(QObject):
     def plan_with(self, options: Options, show: Show, base: PlanSetTable | None) -> None:
         """Ask for a plan; it replaces a wish that was not sent yet."""
         self._wanted = _Wish(options, show, base)
-        if self._state.run.state is not RunState.IDLE:
-            self._under_way = None
-            self._send_wanted()
-        elif self._under_way is None and not self._pause.isActive():
+        if self._under_way is None and not self._pause.isActive():
             self._send_wanted()
 
     @property
@@ -191,6 +188,7 @@ class Planning(QObject):
     def keep(self) -> None:
         """Leave difference mode with the new plan."""
         self._state.set_diff(None)
+        self._state.return_to_run()
 
     def undo(self) -> None:
         """Take the last change back."""
@@ -222,7 +220,9 @@ class Planning(QObject):
 
     def on_failed(self, answer: Failed) -> bool:
         """Say what could not be done; gives back whether it was ours."""
+        topic = ""
         if self._opening is not None and answer.request_id == self._opening.request_id:
+            topic = "model"
             opened = self._opening.model
             if opened is None:
                 self._opening = None
@@ -236,7 +236,7 @@ class Planning(QObject):
             self._go_on()
         else:
             return False
-        self.message.emit(failed_message(answer))
+        self.message.emit(failed_message(answer, topic))
         return True
 
     # Inside.
@@ -283,10 +283,19 @@ class Planning(QObject):
     def _show(self, wish: _Wish, plans: PlanSetTable) -> None:
         self._state.set_plans(plans)
         if wish.show is Show.DIFFERENCE and wish.base is not None:
-            title = change_title(wish.base.options, plans.options, plans.n_layers)
-            self._state.set_diff(DiffMode(wish.base, plans, title))
-        elif self._state.diff is not None:
+            title = self._title(wish.base.options, plans.options, plans.n_layers)
+            runs = self._state.run.state is not RunState.IDLE
+            note = change_note(wish.base.options, plans.options) if runs else ""
+            self._state.set_diff(DiffMode(wish.base, plans, title, note=note))
+            return
+        if self._state.diff is not None:
             self._state.set_diff(None)
+        if self._drag_from is None:
+            self._state.return_to_run()
+
+    def _title(self, was: Options, now: Options, n_layers: int) -> str:
+        model = self._state.model
+        return change_title(was, now, n_layers, 0 if model is None else model.n_ctx_train)
 
     def _go_on(self) -> None:
         if self._wanted is not None and not self._pause.isActive():
@@ -304,14 +313,8 @@ class Planning(QObject):
         self._pause.start()
 
     def can_step(self, *, back: bool) -> bool:
-        """Whether undo or redo is possible now; weights do not move during a run."""
-        stack = self.undo_stack
-        if not (stack.canUndo() if back else stack.canRedo()):
-            return False
-        if self._state.run.state is RunState.IDLE:
-            return True
-        command = stack.command(stack.index() - 1 if back else stack.index())
-        return isinstance(command, _ChangeOptions) and command.is_plan_only
+        """Whether undo or redo is possible now."""
+        return self.undo_stack.canUndo() if back else self.undo_stack.canRedo()
 
 
 class _ChangeOptions(QUndoCommand):
@@ -323,11 +326,6 @@ class _ChangeOptions(QUndoCommand):
         self._was = before.options
         self._now = options
         self._base: PlanSetTable | None = before.plans
-
-    @property
-    def is_plan_only(self) -> bool:
-        """Whether it changes the plan alone, so that it can act during a run."""
-        return Redo.CONTEXT not in redo_of(self._was, self._now)
 
     def redo(self) -> None:
         """Plan with the new options and show the difference."""

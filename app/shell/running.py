@@ -174,12 +174,15 @@ class Running(QObject):
 
     def on_failed(self, answer: Failed) -> bool:
         """Say what could not be done; gives back whether it was ours."""
+        topic = ""
         if answer.request_id == self._run_id and self._run_id:
             self._change(state=RunState.IDLE)
             self._finish()
-        elif answer.request_id != self._export_id:
+        elif answer.request_id == self._export_id:
+            topic = "export"
+        else:
             return False
-        self.message.emit(failed_message(answer))
+        self.message.emit(failed_message(answer, topic))
         return True
 
     def on_engine_died(self) -> None:
@@ -189,6 +192,7 @@ class Running(QObject):
         if self._run_id:
             self._change(state=RunState.IDLE)
             self._finish()
+        self._state.keep_run()
 
     # Inside.
 

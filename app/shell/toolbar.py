@@ -1,4 +1,4 @@
-"""Toolbar: Run, Stop, -ngl, op_offload, batch. Figures follow the plan, wishes go to Planning."""
+"""Toolbar: Run, Stop, -ngl, ctx, op_offload, batch. Figures follow the plan, wishes are sent."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.shell.change_text import AT_NEXT_RUN, FROM_NEXT_GRAPH
+from app.shell.context_box import OF_THE_MODEL, ContextBox
 from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.segment import Segment
 from app.theme.switch import Switch
 from app.theme.text import NOTHING
-from engine.core.options import ALL_LAYERS
+from engine.core.options import ALL_LAYERS, DEFAULTS
 from engine.core.plan import Batch
 from engine.core.summary import RunState
 
 if TYPE_CHECKING:
-    from PySide6.QtGui import QAction, QResizeEvent
+    from PySide6.QtGui import QAction, QKeyEvent, QResizeEvent
 
     from app.commands.actions import ActionSet
     from app.shell.planning import Planning
@@ -36,7 +38,10 @@ HEIGHT_PX = 44
 SLIDER_PX = 150
 NARROW_SLIDER_PX = 112
 NARROW_BELOW_PX = 1400
-AT_NEXT_RUN = "applies at the next run"
+
+LAYERS_TIP = "Layers on the GPU, counted from the last; the output is one of them"
+CONTEXT_TIP = "Tokens the model can look back on; the KV cache holds all of them"
+OFFLOAD_TIP = "Run operations of CPU layers on the GPU in large batches (Ctrl+Shift+O)"
 
 
 class Toolbar(QToolBar):
@@ -65,6 +70,7 @@ class Toolbar(QToolBar):
         self.run_button = self._add_button("run", kind="primary")
         self.stop_button = self._add_button("stop", kind="")
         self._make_layers_control()
+        self._make_context_control()
         self._make_offload_control()
         self._make_batch_control()
         self._row.addStretch()
@@ -77,6 +83,13 @@ class Toolbar(QToolBar):
         super().resizeEvent(event)
         narrow = self.width() < NARROW_BELOW_PX
         self.slider.setFixedWidth(NARROW_SLIDER_PX if narrow else SLIDER_PX)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc takes back what was typed into a field."""
+        if event.key() == Qt.Key.Key_Escape and self.layers_field.hasFocus():
+            self._show_field(self.slider.value())
+        else:
+            super().keyPressEvent(event)
 
     # Made once.
 
@@ -103,11 +116,17 @@ class Toolbar(QToolBar):
         self.layers_field.setFixedWidth(metrics.horizontalAdvance("88 / 888") + 22)
         self._row.addWidget(self.layers_field)
 
+    def _make_context_control(self) -> None:
+        self._add_label("ctx", mono=True)
+        self.context_box = ContextBox(self._theme, self)
+        self._row.addWidget(self.context_box)
+
     def _make_offload_control(self) -> None:
         self._add_rule()
         self._add_label("op_offload", mono=True)
         self.offload_switch = Switch("on", self._theme, self)
         self.offload_switch.setAccessibleName("op_offload")
+        self.offload_switch.setChecked(DEFAULTS.op_offload)
         self.offload_switch.setMinimumWidth(
             32 + 8 + self.offload_switch.fontMetrics().horizontalAdvance("off") + 6
         )
@@ -139,6 +158,7 @@ class Toolbar(QToolBar):
         self.slider.valueChanged.connect(self._on_slider_value)
         self.slider.sliderReleased.connect(self._on_slider_released)
         self.layers_field.editingFinished.connect(self._on_field)
+        self.context_box.chosen.connect(self._on_context)
         self.offload_switch.clicked.connect(self._on_offload)
         self.batch_segment.chosen.connect(self._state.set_batch)
         self._planning.settled.connect(self._sync)
@@ -169,6 +189,9 @@ class Toolbar(QToolBar):
             self.slider.setValue(min(int(typed), self._n_max))
         self._show_field(self.slider.value())
 
+    def _on_context(self, n_ctx: int) -> None:
+        self._planning.change(n_ctx=n_ctx)
+
     def _on_offload(self) -> None:
         self._planning.change(op_offload=self.offload_switch.isChecked())
 
@@ -181,10 +204,15 @@ class Toolbar(QToolBar):
         self._enable(has_plan=plans is not None, is_idle=is_idle)
         if plans is None:
             self.layers_field.setText(f"{NOTHING} / {NOTHING}")
+            self.context_box.show_context(OF_THE_MODEL, 0, 0)
             return
         options = self._planning.options
         if not self.slider.isSliderDown():
             self._show_layers(options.n_gpu_layers, plans.n_layers + 1)
+        if options.n_ctx == plans.options.n_ctx:
+            model = self._state.model
+            n_trained = 0 if model is None else model.n_ctx_train
+            self.context_box.show_context(options.n_ctx, plans.n_ctx, n_trained)
         self.offload_switch.setChecked(options.op_offload)
         self.offload_switch.setText("on" if options.op_offload else "off")
         self.batch_segment.set_text(Batch.PROMPT, f"prompt {plans.n_ubatch}")
@@ -203,22 +231,19 @@ class Toolbar(QToolBar):
         self.layers_field.setText(f"{value} / {self._n_max}")
 
     def _enable(self, *, has_plan: bool, is_idle: bool) -> None:
-        self.slider.setEnabled(has_plan and is_idle)
-        self.layers_field.setEnabled(has_plan and is_idle)
-        self.offload_switch.setEnabled(has_plan)
-        self.batch_segment.setEnabled(has_plan)
-        layers_tip = "Layers on the GPU, counted from the last; the output is one of them"
-        offload_tip = "Run operations of CPU layers on the GPU in large batches (Ctrl+Shift+O)"
-        if not has_plan:
-            layers_tip = f"{layers_tip}: open a model first"
-            offload_tip = f"{offload_tip}: open a model first"
-        elif not is_idle:
-            layers_tip = AT_NEXT_RUN
-            offload_tip = "Acts from the next graph on"
-        self.slider.setToolTip(layers_tip)
-        self.layers_field.setToolTip(layers_tip)
-        self.offload_switch.setToolTip(offload_tip)
-        self.batch_segment.setToolTip("Which plan is shown: a prompt batch or one token")
+        """Every control plans during a run, too; its tooltip says when it acts."""
+        moves_memory = "" if is_idle else f", {AT_NEXT_RUN}"
+        moves_nothing = "" if is_idle else f", {FROM_NEXT_GRAPH}"
+        tips: tuple[tuple[QWidget, str], ...] = (
+            (self.slider, LAYERS_TIP + moves_memory),
+            (self.layers_field, LAYERS_TIP + moves_memory),
+            (self.context_box, CONTEXT_TIP + moves_memory),
+            (self.offload_switch, OFFLOAD_TIP + moves_nothing),
+            (self.batch_segment, "Which plan is shown: a prompt batch or one token"),
+        )
+        for control, tip in tips:
+            control.setEnabled(has_plan)
+            control.setToolTip(tip if has_plan else f"{tip}: open a model first")
 
     def _sync_buttons(self) -> None:
         for action_id, button in (("run", self.run_button), ("stop", self.stop_button)):

@@ -202,7 +202,7 @@ class DeviceList(QWidget):
         for missing in self._unavailable:
             badge = _label(NOTHING, "muted")
             title = f"{missing.name}, hidden" if missing.hidden else f"{missing.name}, not here"
-            words = " ".join(part for part in (missing.reason, missing.hint) if part)
+            words = absence_words(missing)
             self._column.addWidget(_entry(badge, title, words, strong=False))
 
 
@@ -248,6 +248,12 @@ def device_words(device: DeviceSummary) -> str:
     memory = f"{bytes_text(device.memory_free)} free" if device.memory_free else ""
     kind = "on paper" if device.virtual else device.software
     return ", ".join(part for part in (device.description, kind, memory) if part)
+
+
+def absence_words(missing: Unavailable) -> str:
+    """Why a device is not used, and what would bring it: two sentences."""
+    sentences = [part.strip().rstrip(".") for part in (missing.reason, missing.hint) if part]
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences)
 
 
 def when_text(iso: str, now: datetime) -> str:

@@ -13,7 +13,7 @@ from PySide6.QtGui import QAction, QGuiApplication
 from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 
 from app.commands.keys import key_sheet
-from app.commands.table import ACTIONS, MENUS, THEME_MENU
+from app.commands.table import ACTIONS, MENUS, PANE_KEYS, THEME_MENU
 from app.shell.help_window import HelpWindow
 from app.theme.theme import ThemeChoice
 from engine.core.plan import Batch
@@ -201,7 +201,7 @@ class WindowCommands(QObject):
     def show_keys(self) -> None:
         """Show every command with its keys."""
         menus = [*MENUS, ("Theme", THEME_MENU)]
-        self._help_window().show_markdown("Keys", key_sheet(ACTIONS, menus))
+        self._help_window().show_markdown("Keys", key_sheet(ACTIONS, menus, PANE_KEYS))
 
     def show_about(self) -> None:
         """Say what this is."""

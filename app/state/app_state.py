@@ -5,16 +5,18 @@ One setter and one signal a fact; views never talk to each other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal
 
+from app.state.kept_run import kept_plans, kept_summary, kept_trace
 from engine.core.plan import Batch, NodeKey
 from engine.core.summary import DeviceSummary, ModelSummary, RunState, RunSummary
 
 if TYPE_CHECKING:
     from engine.core.devices import Unavailable
+    from engine.core.options import Options
     from engine.core.table import PlanSetTable, PlanTable
     from engine.trace.snapshot import TraceSnapshot
 
@@ -42,6 +44,8 @@ class DiffMode:
     title: str
     shows: str = "difference"
     """"was", "difference" or "now"."""
+    note: str = ""
+    """When the change acts, if it was made during a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,8 @@ class AppState(QObject):
         self.selection = Selection()
         self.run = RunInfo()
         self.run_is_newest = False
-        """Whether a run has ended since the last planning: then its plans are shown."""
+        """Whether the last run had the options that are planned now: then its plans are shown."""
+        self._run_options: Options | None = None
         self.trace: TraceSnapshot | None = None
         self.engine_text = "engine starting"
 
@@ -123,6 +128,13 @@ class AppState(QObject):
         if plan is None and self.plans is not None:
             plan = self.plans.plan(self.batch)
         self.show_plan(plan)
+
+    def return_to_run(self) -> None:
+        """Show the last run again if it had the options that are planned now."""
+        self.run_is_newest = self.run.summary is not None and self._ran_as_planned()
+        if self.run_is_newest:
+            self.show_newest_plan()
+            self.run_changed.emit(self.run)
 
     def show_plan(self, plan: PlanTable | None) -> None:
         """The plan every canvas and table shows."""
@@ -167,10 +179,29 @@ class AppState(QObject):
 
     def set_run(self, run: RunInfo) -> None:
         """How the run stands."""
-        if run.summary is not None and run.summary is not self.run.summary:
-            self.run_is_newest = True
+        if self.run.state is RunState.IDLE and run.state is not RunState.IDLE:
+            self._run_options = None if self.plans is None else self.plans.options
+        if run.summary is None:
+            self.run_is_newest = False
+        elif run.summary is not self.run.summary:
+            self.run_is_newest = self._ran_as_planned()
         self.run = run
         self.run_changed.emit(run)
+
+    def _ran_as_planned(self) -> bool:
+        """Whether the options the last run began with are those of the plans."""
+        return self.plans is not None and self._run_options in (None, self.plans.options)
+
+    def keep_run(self) -> None:
+        """Keep the last run apart from what another engine will plan."""
+        shown = None if self.shown_plan is None else self.shown_plan.plan_id
+        self.met_plans = kept_plans(self.met_plans)
+        if self.run.summary is not None:
+            self.run = replace(self.run, summary=kept_summary(self.run.summary))
+        if self.trace is not None:
+            self.set_trace(kept_trace(self.trace))
+        if shown is not None and -shown in self.met_plans:
+            self.show_plan(self.met_plans[-shown])
 
     def set_trace(self, trace: TraceSnapshot | None) -> None:
         """Everything recorded so far."""

@@ -102,6 +102,19 @@ class Settings:
         self._values.setValue("window/layout", state)
         self._values.setValue("window/layout_version", LAYOUT_VERSION)
 
+    @property
+    def layout_width_px(self) -> int:
+        """How wide the panes' area was when the layout was saved; 0 if that was not said."""
+        text = str(self._values.value("window/layout_width", "0"))
+        if text.isdecimal():
+            return int(text)
+        self._drop("window/layout_width", text)
+        return 0
+
+    @layout_width_px.setter
+    def layout_width_px(self, width_px: int) -> None:
+        self._values.setValue("window/layout_width", width_px)
+
     def forget_layout(self) -> None:
         """Start with the default panes next time."""
         self._values.remove("window/layout")

@@ -90,12 +90,22 @@ class DeviceLook:
     letter: str
     name: str
     colours: DeviceColours
+    on_paper: bool = False
+    """Whether it was planned with and is not here."""
 
+
+ON_PAPER = "on paper"
+"""How the description of a device begins that exists in plans only."""
 
 LETTERS = "GHJKLMNPQRSTUVWXYZ"
 """Letters of devices other than the CPU, in order; I and O read as digits."""
 
 _CPU, _GPU0, _GPU1, _OTHER = range(4)
+
+
+def is_on_paper(row: DeviceRow) -> bool:
+    """Whether a device was planned with that this computer does not have."""
+    return row.description.startswith(ON_PAPER)
 
 
 def device_style(palette: Palette, rows: Sequence[DeviceRow]) -> tuple[DeviceLook, ...]:
@@ -104,10 +114,11 @@ def device_style(palette: Palette, rows: Sequence[DeviceRow]) -> tuple[DeviceLoo
     n_others = 0
     for row in rows:
         if row.type is DeviceType.CPU:
-            looks.append(DeviceLook("C", row.name, palette.devices[_CPU]))
+            looks.append(DeviceLook("C", row.name, palette.devices[_CPU], is_on_paper(row)))
             continue
         colours = palette.devices[min(_GPU0 + n_others, _OTHER)]
-        looks.append(DeviceLook(LETTERS[n_others % len(LETTERS)], row.name, colours))
+        letter = LETTERS[n_others % len(LETTERS)]
+        looks.append(DeviceLook(letter, row.name, colours, is_on_paper(row)))
         n_others += 1
     return tuple(looks)
 

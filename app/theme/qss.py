@@ -127,10 +127,16 @@ QLineEdit, QPlainTextEdit, QTextBrowser, QSpinBox, QComboBox {
     background: $bg1; color: $ink; border: 1px solid $ctl; border-radius: 4px;
     selection-background-color: $inv; selection-color: $invt; }
 QLineEdit, QSpinBox, QComboBox { padding: 0 6px; min-height: 26px; }
-QLineEdit:focus, QPlainTextEdit:focus, QTextBrowser:focus, QSpinBox:focus {
+QLineEdit:focus, QPlainTextEdit:focus, QTextBrowser:focus, QSpinBox:focus, QComboBox:focus {
     border: 2px solid $ink; }
-QLineEdit:disabled, QSpinBox:disabled, QPlainTextEdit:disabled {
+QLineEdit:disabled, QSpinBox:disabled, QComboBox:disabled, QPlainTextEdit:disabled {
     color: $ink3; border-color: $line; background: $bg2; }
+QComboBox { padding-right: 0; }
+QComboBox::drop-down { border: none; width: 18px; }
+QComboBox::down-arrow { image: none; width: 0; }
+QComboBox QAbstractItemView { border: 1px solid $line2; padding: 4px 0; }
+QComboBox QAbstractItemView::item { min-height: 24px; padding: 0 8px; }
+QComboBox QLineEdit { border: none; min-height: 0; padding: 0; background: transparent; }
 QPlainTextEdit[role="plain"], QTextBrowser[role="plain"] { border: none; }
 QPlainTextEdit[role="plain"]:focus, QTextBrowser[role="plain"]:focus { border: none; }
 

@@ -52,6 +52,7 @@ class GraphCanvas(Canvas):
     """Shows one `Placed`. `picked` carries the node id of a click or a key, `opened` the layer."""
 
     picked = Signal(object)
+    why_asked = Signal()
     opened_changed = Signal(object)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -252,7 +253,7 @@ class GraphCanvas(Canvas):
         event.accept()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Arrows to the next operation or layer, Enter opens, Esc closes, Space fits."""
+        """Arrows to the next operation or layer, Enter opens, Esc closes, W why, Space fits."""
         key = Qt.Key(event.key())
         steps = {
             Qt.Key.Key_Left: (0, -1),
@@ -266,6 +267,8 @@ class GraphCanvas(Canvas):
             self._toggle_selected_row()
         elif key is Qt.Key.Key_Escape and self._viewport.open_row >= 0:
             self.open_row(-1)
+        elif key is Qt.Key.Key_W and not event.modifiers():
+            self.why_asked.emit()
         elif key is Qt.Key.Key_Space:
             self.fit()
         elif key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal, Qt.Key.Key_Minus):

@@ -29,6 +29,7 @@ TEXT_LEFT_PX = 22.0
 BRACKET_PX = (8.0, 12.0)
 RIGHT_PX = 8.0
 BAR_LEFT_PX = 10.0
+LAST_WIDER_PX = 6.0
 BAR_MAX_PX = 40.0
 
 
@@ -190,10 +191,11 @@ def _paint_column_heads(painter: QPainter, scene: Scene, heads: tuple[str, ...])
 
 
 def _columns(scene: Scene, n: int) -> list[float]:
-    """Right edges of the figure columns."""
+    """Right edges of the figure columns; the last one, with the longest figures, is wider."""
     right = scene.layout.viewport.width - RIGHT_PX
     step = (scene.layout.gutter - RIGHT_PX) / max(n, 1)
-    return [right - (n - 1 - i) * step for i in range(n)]
+    edges = [right - (n - 1 - i) * step for i in range(n)]
+    return [*edges[:1], *(edge - LAST_WIDER_PX for edge in edges[1:-1]), *edges[1:][-1:]]
 
 
 def _paint_entry(painter: QPainter, scene: Scene, entry: Entry, n_columns: int) -> None:

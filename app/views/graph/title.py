@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPen
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.theme.fonts import SMALL_PX, general_font
+from app.theme.fonts import SMALL_PX, TINY_PX, general_font
 from app.theme.paint import TABLE_BADGE_PX, paint_badge
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 HEIGHT_PX = 28
 PADDING_PX = 12
+VIRTUAL = "virtual"
+"""The tag of a device that exists in plans only."""
 
 
 class TitleRow(QWidget):
@@ -85,6 +87,8 @@ class TitleRow(QWidget):
         if self._looks:
             right = self._mark(painter, right, "copy", palette.copy_mark)
         for look in reversed(self._looks):
+            if look.on_paper:
+                right = self._tag(painter, right, VIRTUAL) - 4
             right = self._text(painter, right, look.name) - 4 - TABLE_BADGE_PX
             top = (HEIGHT_PX - TABLE_BADGE_PX) / 2
             paint_badge(painter, QRectF(right, top, TABLE_BADGE_PX, TABLE_BADGE_PX), look)
@@ -97,6 +101,17 @@ class TitleRow(QWidget):
         width = QFontMetricsF(painter.font()).horizontalAdvance(text)
         place = QRectF(right - width - 1, 0, width + 2, HEIGHT_PX - 1)
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, text)
+        return right - width
+
+    def _tag(self, painter: QPainter, right: float, text: str) -> float:
+        painter.setFont(general_font(TINY_PX))
+        width = QFontMetricsF(painter.font()).horizontalAdvance(text) + 8
+        frame = QRectF(right - width + 0.5, 6.5, width - 1, HEIGHT_PX - 14)
+        painter.setPen(QPen(self._theme.palette.ctl, 1))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(frame, 3, 3)
+        painter.setPen(self._theme.palette.ink2)
+        painter.drawText(frame, Qt.AlignmentFlag.AlignCenter, text)
         return right - width
 
     def _mark(self, painter: QPainter, right: float, text: str, colour: QColor) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.state.app_state import AppState, DiffMode, Selection
@@ -35,7 +36,9 @@ class _Graph:
 
 
 class GraphView(QWidget):
-    """The graph pane."""
+    """The graph pane. `why_asked`: somebody wants to know why the selected node is where it is."""
+
+    why_asked = Signal()
 
     def __init__(self, state: AppState, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -65,6 +68,7 @@ class GraphView(QWidget):
         self._state.trace_changed.connect(self._on_trace_changed)
         self._theme.changed.connect(self._on_theme_changed)
         self.canvas.picked.connect(self._on_picked)
+        self.canvas.why_asked.connect(self.why_asked)
         self.canvas.opened_changed.connect(self._on_opened_changed)
 
     def _on_plan_changed(self, _plan: PlanTable | None) -> None:
@@ -91,6 +95,7 @@ class GraphView(QWidget):
             self._state.select_node(node_id)
         else:
             self._state.select(Selection(node=plan.key(node_id)))
+        self.why_asked.emit()
 
     def _on_opened_changed(self, _row: int) -> None:
         self._show_title()

@@ -66,13 +66,13 @@ class InspectorView(QWidget):
     def _lay_out(self) -> None:
         content = QWidget()
         content.setProperty("role", "sheet")
-        column = QVBoxLayout(content)
+        column = self._column = QVBoxLayout(content)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         for widget in (self._empty, self.why, self.split):
             column.addWidget(widget)
         column.addStretch(1)
-        area = QScrollArea()
+        area = self._area = QScrollArea()
         area.setWidgetResizable(True)
         area.setFrameShape(QFrame.Shape.NoFrame)
         area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -135,6 +135,14 @@ class InspectorView(QWidget):
             self.why.set_subject(self._subject(plan, node_id))
         self._show_split(plan)
 
+    def _put_first(self, card: QWidget) -> None:
+        """What was asked for on top: a slice of the timeline asks what it took, a node why."""
+        if self._column.indexOf(card) == 0:
+            return
+        self._column.removeWidget(card)
+        self._column.insertWidget(0, card)
+        self._area.verticalScrollBar().setValue(0)
+
     def _subject(self, plan: PlanTable, node_id: int) -> Subject:
         slot = plan.slot(node_id)
         return Subject(
@@ -160,6 +168,7 @@ class InspectorView(QWidget):
         times = self._times
         shows = plan is not None and times is not None and 0 <= split_id < len(plan.splits)
         self.split.setVisible(shows)
+        self._put_first(self.split if shows and self._state.selection.step >= 0 else self.why)
         if plan is not None and times is not None and shows:
             looks = device_style(self._theme.palette, plan.devices)
             self.split.set_facts(split_facts(plan, times, split_id), looks)

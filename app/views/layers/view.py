@@ -14,6 +14,8 @@ from app.views.layers.strip import PADDING_PX, cells_of
 from app.views.rows import rows_of
 
 if TYPE_CHECKING:
+    from PySide6.QtGui import QResizeEvent
+
     from app.theme.theme import Theme
     from engine.core.table import PlanSetTable, PlanTable
 
@@ -48,6 +50,15 @@ class LayersView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._connect()
         self._show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Leave the caption out where the strip needs its place."""
+        super().resizeEvent(event)
+        self._fit_caption()
+
+    def _fit_caption(self) -> None:
+        needed = self.strip.sizeHint().height() + self._caption.sizeHint().height()
+        self._caption.setVisible(bool(self.fact) and self.height() >= needed)
 
     def _connect(self) -> None:
         self._state.shown_plan_changed.connect(self._on_plan_changed)
@@ -107,5 +118,5 @@ class LayersView(QWidget):
         if fact != self.fact:
             self.fact = fact
             self.fact_changed.emit(fact)
-        self._caption.setVisible(bool(fact))
+        self._fit_caption()
         self._caption.setTextInteractionFlags(Qt.TextInteractionFlag.NoTextInteraction)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.theme.colours import is_on_paper
 from app.theme.text import SPACE, count
 from engine.core.plan import MemoryKind
 
@@ -39,6 +40,13 @@ class DeviceMemory:
     was: dict[MemoryKind, int] | None = None
     bufts: dict[MemoryKind, str] = field(default_factory=dict)
     """Names of the buffer types of each kind."""
+    on_paper: bool = False
+    """Whether the device exists in plans only."""
+
+    @property
+    def title(self) -> str:
+        """Its name, and that it is virtual."""
+        return f"{self.name} virtual" if self.on_paper else self.name
 
     @property
     def total(self) -> int:
@@ -115,6 +123,7 @@ def _device(
         now=_by_kind(ledger, row.name),
         was=None if was is None else _by_kind(was, row.name),
         bufts={kind: ", ".join(names) for kind, names in bufts.items()},
+        on_paper=is_on_paper(row),
     )
 
 

@@ -173,7 +173,7 @@ def _mib(n_bytes: int) -> str:
 
 
 def _frame(facts: MemoryFacts, width: float, measure: Measure, measure_mono: Measure) -> _Frame:
-    names = max((measure(device.name) for device in facts.devices), default=0.0)
+    names = max((measure(device.title) for device in facts.devices), default=0.0)
     totals = max((measure_mono(mib(device.total)) for device in facts.devices), default=0.0)
     total_x = PAD_PX + BADGE_PX + GAP_PX + names + GAP_PX + totals
     bar_x = total_x + GAP_PX + 2
@@ -309,7 +309,7 @@ def _listed(device: DeviceMemory, kinds: list[MemoryKind]) -> str:
 
 def _head(device: DeviceMemory, frame: _Frame, row: Rect) -> tuple[Text, Text]:
     name_x = PAD_PX + BADGE_PX + GAP_PX
-    name = Text(Rect(name_x, row.y, frame.total_x - name_x, row.height), device.name, Ink.PLAIN)
+    name = Text(Rect(name_x, row.y, frame.total_x - name_x, row.height), device.title, Ink.PLAIN)
     area = Rect(name_x, row.y, frame.total_x - name_x, row.height)
     return name, Text(area, mib(device.total), Ink.PLAIN, mono=True, right=True)
 

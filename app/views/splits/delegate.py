@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 ROW_PX = 22
 PAD_PX = 6
 BAR_PX = 3
+VIEW = " (view)"
+"""What ggml adds to the name of a view; the row's tooltip has the whole name."""
 
 _MONO = (Column.ID, Column.NODES, Column.KIB, Column.MS)
 
@@ -101,9 +103,17 @@ class SplitDelegate(QStyledItemDelegate):
         area = rect.adjusted(PAD_PX, 0, -PAD_PX, 0)
         text = index.data()
         if not mono:
-            text = elide_middle(text, QFontMetricsF(font), area.width())
+            text = fitting_name(text, QFontMetricsF(font), area.width())
         painter.drawText(area, index.data(Qt.ItemDataRole.TextAlignmentRole), text)
 
     def _text_colour(self, index: QModelIndex | QPersistentModelIndex) -> QColor:
         palette = self._theme.palette
         return palette.copy_text if index.data(LARGE_ROLE) else palette.ink
+
+
+def fitting_name(name: str, metrics: QFontMetricsF, room: float) -> str:
+    """A name that fits: that it is a view goes first, then its middle."""
+    for text in (name, name.replace(VIEW, "")):
+        if metrics.horizontalAdvance(text) <= room:
+            return text
+    return elide_middle(name.replace(VIEW, ""), metrics, room)

@@ -22,8 +22,8 @@ from app.models.splits_model import SplitsModel
 from app.models.splits_rows import Column
 from app.state.app_state import Selection
 from app.theme.colours import device_style
-from app.theme.fonts import SMALL_PX, fixed_font
-from app.theme.text import count
+from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
+from app.theme.text import KIB, count
 from app.views.splits.delegate import PAD_PX, ROW_PX, SplitDelegate
 from engine.core.summary import RunState
 
@@ -38,8 +38,11 @@ TIMES_EVERY_MS = 500
 MAX_LIVE_SPANS = 200_000
 """Above this a running trace is not summed up before it ends: it would take the GUI's time."""
 
-NAME_MIN_PX = {Column.NODES: 96, Column.KIB: 60}
+NAME_MIN_PX = {Column.NODES: 88, Column.KIB: 80}
 """A column gives way where names would have less than this."""
+
+MEASURED_NAME_PX = 100
+"""The same after a run: the slowest splits are looked for by name, and their ms say the rest."""
 
 _SAMPLES = {Column.ID: "888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
 
@@ -217,8 +220,9 @@ class SplitTable(QTableView):
         header.setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         widths = self._widths()
         rest = self.viewport().width() - sum(widths.values())
+        hidden, measured = True, Column.MS in widths
         for column, least_px in NAME_MIN_PX.items():
-            hidden = rest < least_px
+            hidden = hidden and rest < max(least_px, MEASURED_NAME_PX if measured else 0)
             self.setColumnHidden(column, hidden)
             rest += widths.pop(column) if hidden else 0
         for column, width in widths.items():
@@ -241,22 +245,31 @@ class SplitTable(QTableView):
 
     def _widths(self) -> dict[Column, int]:
         """The width of each column but the name's."""
-        mono = QFontMetrics(fixed_font(SMALL_PX))
+        mono, heads = QFontMetrics(fixed_font(SMALL_PX)), QFontMetrics(general_font(TINY_PX))
+        model = self.model()
         widths = {Column.ID: 0, Column.DEVICE: 24, Column.NODES: 0, Column.KIB: 0, Column.MS: 0}
-        header = self.horizontalHeader()
-        for column, sample in _SAMPLES.items():
-            widest = max(sample, self._widest_id, key=len) if column is Column.ID else sample
-            text = mono.horizontalAdvance(widest) + 2 * PAD_PX
-            widths[column] = max(text, header.sectionSizeHint(column))
-        if self.model().columnCount() <= Column.MS:
+        for column, sample in (_SAMPLES | self._widest()).items():
+            text = mono.horizontalAdvance(sample) + 2 * PAD_PX
+            # Not the header's own hint: a hidden column has none.
+            head = str(model.headerData(column, Qt.Orientation.Horizontal) or "")
+            widths[column] = max(text, heads.horizontalAdvance(head) + 2 * PAD_PX)
+        if model.columnCount() <= Column.MS:
             del widths[Column.MS]
         return widths
 
-    @property
-    def _widest_id(self) -> str:
+    def _widest(self) -> dict[Column, str]:
+        """The widest figure of a column where the plan has wider ones than the samples."""
         model = self.model()
         assert isinstance(model, SplitsModel)
-        return "" if model.plan is None else "8" * len(str(len(model.plan.splits)))
+        if model.plan is None or not len(model.plan.splits):
+            return {}
+        splits = model.plan.splits
+        figures = {
+            Column.ID: str(len(splits)),
+            Column.NODES: count(int((splits["stop"] - splits["start"]).max())),
+            Column.KIB: count(int(splits["bytes"].max()) // KIB),
+        }
+        return {column: max(text, _SAMPLES[column], key=len) for column, text in figures.items()}
 
     def _span_groups(self) -> None:
         model = self.model()

@@ -74,13 +74,13 @@ def check_text(check: SumCheck) -> str:
     if planning:
         terms.append(f"planning {_ms(planning)}")
     if rest:
-        terms.append(f"rest {_ms(rest)}")
-    return f"{'  +  '.join(terms)}  =  {_ms(wall)}{SPACE}ms wall, {check.word}"
+        terms.append(f"between splits {_ms(rest)}")
+    return f"{' + '.join(terms)} = {_ms(wall)}{SPACE}ms wall, {check.word}"
 
 
 def lost_text(n_lost: int) -> str:
     """How complete the records are."""
-    return f"{plural(n_lost, 'record')} lost · timing from 1 event a split and a copy"
+    return f"{plural(n_lost, 'record')} lost"
 
 
 def _copies_word(n: int) -> str:

@@ -352,6 +352,7 @@ class TimelineView(QWidget):
             self.check.setText("this step has not ended" if check is None else check_text(check))
         n_lost = 0 if trace is None else trace.lost
         self.lost.setText(lost_text(n_lost))
+        self.lost.setToolTip("Times come from one event a split and one a copy")
         role = "alert" if n_lost else "tiny"
         if self.lost.property("role") != role:
             self.lost.setProperty("role", role)

@@ -19,8 +19,15 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
     """Write `parts` to `path`; a file that was there stays until the new one is complete.
 
     Raises:
-        ExportError: the folder cannot be written, or the disk is full.
+        ExportError: the folder cannot be written, the disk is full, or `path` is no plain file: a
+            device or a pipe would be replaced by one.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ExportError(
+            f"Cannot write {path.name}",
+            f"It is a device or a pipe, and a trace would take its place: {path}",
+            "Choose another name.",
+        )
     try:
         _write_beside(path, parts)
     except OSError as error:

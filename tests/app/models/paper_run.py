@@ -1,6 +1,7 @@
 """A real plan of a real header, and a run of it on paper: what views and models are tested with."""
 
 import functools
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from engine.core.devices import DeviceFacts
 from engine.core.options import Options
 from engine.core.table import PlanSetTable, PlanTable, table_of_set
 from engine.gguf.reader import open_gguf
+from engine.machine import with_paper_gpu
 from engine.model.planning import make_planner
 from engine.trace.recorder import Recorder
 from engine.trace.records import HOST_LANE, SpanFlag, SpanKind, StepKind
@@ -20,6 +22,7 @@ ORIGIN_NS = 5_000_000_000
 GPU_BYTES_PER_NS = 0.4
 LINK_BYTES_PER_NS = 5.4
 LATENCY_NS = 12_000
+PLAN_IDS = itertools.count(1)
 
 
 def devices(gpu_mib: int = 13_824) -> list[DeviceFacts]:
@@ -39,7 +42,19 @@ def plans(n_gpu_layers: int = 2, *, op_offload: bool = True, gpu_mib: int = 13_8
     """321 splits and 383 copies with the defaults, as real llama.cpp cuts it."""
     options = Options(n_gpu_layers=n_gpu_layers, n_ctx=512, op_offload=op_offload)
     with open_gguf(golden.header("smollm2-135m-q4_1")) as file:
-        return table_of_set(make_planner(file, devices(gpu_mib), options).plan_set())
+        return table_of_set(
+            make_planner(file, devices(gpu_mib), options, plan_ids=PLAN_IDS).plan_set()
+        )
+
+
+@functools.cache
+def plans_without_gpu() -> PlanSetTable:
+    """What the demo is planned with on a computer that has a CPU only: a GPU on paper."""
+    options = Options(n_gpu_layers=15, n_ctx=512)
+    facts = with_paper_gpu((cpu("CPU", 24_105 * MIB),))
+    with open_gguf(golden.header("smollm2-135m-q4_1")) as file:
+        planner = make_planner(file, facts, options, plan_ids=PLAN_IDS)
+        return table_of_set(planner.plan_set())
 
 
 def small_plans() -> PlanSetTable:

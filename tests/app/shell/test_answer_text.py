@@ -11,6 +11,8 @@ from app.shell.answer_text import (
     WAITS,
     fit_clause,
     live_clauses,
+    no_plan,
+    paper_clause,
     plan_clauses,
     plan_tooltip,
     prompt_shares,
@@ -24,6 +26,7 @@ from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
 from engine.core.summary import RunState, RunSummary, StopReason
 from engine.core.table import DeviceRow
 from tests.app.models import paper_run
+from tests.app.shell.test_words import MODEL
 
 MIB = 2**20
 
@@ -166,3 +169,28 @@ def test_clauses_name_only_devices_that_compute(n_gpu_layers):
     used = [d.name for d, n in zip(plans.prompt.devices, plans.prompt.nodes_per_device(),
                                    strict=True) if n]  # fmt: skip
     assert [name for name in ("OpenCL0", "CPU") if f"on {name}" in answer] == used
+
+
+# A GPU on paper.
+
+
+def test_a_device_on_paper_is_said_right_after_the_counts():
+    plans = paper_run.plans_without_gpu()
+    clauses = plan_clauses(plans, Batch.PROMPT)
+
+    assert words([clauses[1]]) == (
+        "GPU0 on paper: this computer has no OpenCL device, Run uses the CPU."
+    )
+    assert paper_clause(paper_run.plans()) == ""
+
+
+def test_after_a_run_the_answer_says_where_it_ran():
+    plan = replace(paper_run.plans().prompt, devices=(device("CPU", 1, DeviceType.CPU),))
+
+    answer = words(run_clauses(SUMMARY, plan, None, ["GPU0"]))
+
+    assert answer.startswith("Ran on the CPU: GPU0 is on paper. Prompt 168.5 tok/s")
+
+
+def test_a_file_without_a_plan_has_an_answer_too():
+    assert words(no_plan(MODEL)) == "No plan for llama. Listed below: 1 tensor, 92.10 MiB."

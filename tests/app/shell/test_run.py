@@ -1,7 +1,12 @@
 """A real run in a real engine process, as the window sees it."""
 
-import pytest
+import json
 
+import pytest
+from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import Trace as TraceProto
+from PySide6.QtCore import Qt
+
+from app.state.app_state import Selection
 from engine.core.summary import RunState, StopReason
 from engine.service.messages import TraceFormat
 from tests.oracle import golden
@@ -68,22 +73,83 @@ def test_a_second_run_starts_its_text_and_trace_anew(opened, qtbot):
     assert opened.window.run_panel.text.toPlainText() == opened.state.run.summary.text
 
 
-def test_during_a_run_layers_wait_and_op_offload_acts(opened, qtbot):
-    toolbar = opened.window.toolbar
-    opened.window.run_panel.n_predict.setValue(200)
+def start_long_run(app, qtbot, n_tokens=1000):
+    app.window.run_panel.n_predict.setValue(n_tokens)
+    app.window.actions_["run"].trigger()
+    qtbot.waitUntil(lambda: app.state.run.n_tokens > 2, timeout=TIMEOUT_MS)
 
-    opened.window.actions_["run"].trigger()
 
-    assert not toolbar.slider.isEnabled()
-    assert toolbar.slider.toolTip() == "applies at the next run"
-    assert toolbar.offload_switch.isEnabled()
-    assert toolbar.stop_button.isEnabled()
-    toolbar.offload_switch.click()
+def test_layers_and_context_are_planned_during_a_run_and_apply_at_the_next(opened, qtbot):
+    toolbar, bar = opened.window.toolbar, opened.window.change_bar
+    start_long_run(opened, qtbot)
+
+    assert toolbar.slider.toolTip().endswith("applies at the next run")
+    toolbar.context_box.chosen.emit(256)
+    qtbot.waitUntil(lambda: opened.state.diff is not None, timeout=TIMEOUT_MS)
+
+    assert opened.controller.running.is_running
+    assert "applies at the next run" in bar.facts.clauses
+    assert opened.state.plans.n_ctx == 256
     opened.window.actions_["stop"].trigger()
     wait_for_end(opened, qtbot)
+    assert bar.isVisible()
+
+
+def test_op_offload_acts_during_a_run_and_leaves_a_mark(opened, qtbot):
+    start_long_run(opened, qtbot)
+
+    opened.window.toolbar.offload_switch.click()
     qtbot.waitUntil(lambda: opened.state.diff is not None, timeout=TIMEOUT_MS)
+    assert "acts from the next graph on" in opened.window.change_bar.facts.clauses
+
+    qtbot.waitUntil(lambda: bool(opened.state.trace.marks), timeout=TIMEOUT_MS)
+    assert opened.state.trace.marks[0].text == "op_offload off"
+    opened.window.actions_["stop"].trigger()
+    wait_for_end(opened, qtbot)
     assert opened.state.plans.options.op_offload is False
-    assert toolbar.slider.isEnabled()
+
+
+def test_a_change_after_a_run_shows_the_plan_and_its_undo_the_run_again(opened, qtbot):
+    run(opened, qtbot)
+    ran = opened.state.shown_plan
+
+    opened.window.toolbar.offload_switch.click()
+    qtbot.waitUntil(lambda: opened.state.diff is not None, timeout=TIMEOUT_MS)
+    assert opened.state.shown_plan is opened.state.plans.prompt
+    assert not opened.window.answer.label.plain_text.startswith("Prompt ")
+
+    opened.window.actions_["undo"].trigger()
+    qtbot.waitUntil(lambda: opened.state.run_is_newest, timeout=TIMEOUT_MS)
+    assert opened.state.shown_plan is ran
+    assert opened.window.answer.label.plain_text.startswith("Prompt ")
+
+
+def test_a_file_chosen_during_a_run_is_opened_after_it(opened, qtbot):
+    other = golden.header("smollm2-135m-q4_1")
+    start_long_run(opened, qtbot)
+
+    opened.controller.open(str(other))
+
+    message = opened.window.messages.messages[0]
+    assert message.title == f"{other.name} waits."
+    assert message.actions == ("stop",)
+    opened.window.actions_["stop"].trigger()
+    qtbot.waitUntil(lambda: opened.state.model.path == str(other), timeout=TIMEOUT_MS)
+
+
+def test_esc_stops_a_run_and_then_ends_the_selection(opened, qtbot):
+    window = opened.window
+    window.activateWindow()
+    start_long_run(opened, qtbot)
+    opened.state.select_node(1)
+
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    wait_for_end(opened, qtbot)
+
+    assert opened.state.run.summary.stop_reason is StopReason.STOPPED
+    assert opened.state.selection != Selection()
+    qtbot.keyClick(window, Qt.Key.Key_Escape)
+    assert opened.state.selection == Selection()
 
 
 def test_a_stopped_run_keeps_what_it_made(opened, qtbot):
@@ -98,16 +164,37 @@ def test_a_stopped_run_keeps_what_it_made(opened, qtbot):
     assert summary.stop_reason is StopReason.STOPPED
     assert 2 < len(summary.tokens) < 400
     assert "Stopped after" in opened.window.answer.label.plain_text
-
-
-def test_a_trace_is_exported(opened, qtbot, tmp_path):
+    opened.window.run_panel.n_predict.setValue(3)
     run(opened, qtbot)
-    path = tmp_path / "run.pftrace"
-    opened.controller.running.export(path, TraceFormat.PERFETTO)
+    assert len(opened.state.run.summary.tokens) == 3
+
+
+@pytest.mark.parametrize(
+    ("trace_format", "is_one"),
+    [
+        (TraceFormat.PERFETTO, lambda data: TraceProto.FromString(data).packet),
+        (TraceFormat.CHROME, lambda data: json.loads(data)["traceEvents"]),
+    ],
+)
+def test_a_trace_is_exported(opened, qtbot, tmp_path, trace_format, is_one):
+    run(opened, qtbot)
+    path = tmp_path / "run.trace"
+    opened.controller.running.export(path, trace_format)
     qtbot.waitUntil(lambda: bool(opened.window.messages.messages), timeout=TIMEOUT_MS)
 
-    assert path.stat().st_size > 1000
+    assert is_one(path.read_bytes())
     assert opened.window.messages.messages[0].title.startswith("The trace is written")
+
+
+def test_a_folder_that_cannot_be_written_is_said(opened, qtbot, tmp_path):
+    run(opened, qtbot)
+    (tmp_path / "file").touch()
+    opened.controller.running.export(tmp_path / "file" / "x.pftrace", TraceFormat.PERFETTO)
+    qtbot.waitUntil(lambda: bool(opened.window.messages.messages), timeout=TIMEOUT_MS)
+
+    message = opened.window.messages.messages[0]
+    assert message.title == "Cannot write x.pftrace"
+    assert message.hint == "Choose another folder."
 
 
 def test_a_death_during_a_run_keeps_what_was_recorded_and_the_run_can_be_repeated(opened, qtbot):
@@ -132,3 +219,5 @@ def test_a_death_during_a_run_keeps_what_was_recorded_and_the_run_can_be_repeate
     assert opened.state.trace.n_spans > 0
     assert not opened.window.actions_["export"].isEnabled()
     assert opened.window.actions_["run"].isEnabled()
+    assert opened.state.plans.options == opened.controller.planning.options
+    assert all(plan_id < 0 for plan_id in opened.state.met_plans)

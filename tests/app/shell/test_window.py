@@ -309,7 +309,9 @@ def test_help_shows_the_manual_and_every_key(ready_app):
     assert "op_offload" in window.commands._help.browser.toPlainText()
 
     window.actions_["keys"].trigger()
-    assert "Shift+F5" in window.commands._help.browser.toPlainText()
+    sheet = window.commands._help.browser.toPlainText()
+    assert "Shift+F5" in sheet
+    assert "Why the selected operation is where it is" in sheet
 
 
 def test_at_most_two_messages_are_shown_the_newest_on_top(ready_app):

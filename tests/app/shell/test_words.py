@@ -9,15 +9,22 @@ import pytest
 from app.shell.first_selection import first_node
 from app.shell.job_row import count_text
 from app.shell.markup import joined, to_html, to_plain
-from app.shell.messages import died_message, exported_message, failed_message, model_message
+from app.shell.messages import (
+    died_message,
+    dropped_message,
+    exported_message,
+    failed_message,
+    model_message,
+    waiting_message,
+)
 from app.shell.run_panel import DEMO_PROMPT, counts_text, speeds_text
 from app.shell.status_text import file_title, measured_text, status_facts
-from app.shell.welcome import device_words, when_text
+from app.shell.welcome import absence_words, device_words, when_text
 from app.shell.window_commands import command_line
 from app.state.app_state import AppState, RunInfo
 from app.theme.colours import LIGHT, device_style
 from app.theme.text import SPACE, THIN
-from engine.core.devices import DeviceType
+from engine.core.devices import DeviceType, Unavailable
 from engine.core.options import Options
 from engine.core.summary import DeviceSummary, ModelSummary, Progress, TensorSummary
 from engine.service.messages import EngineDied, Exported, Failed
@@ -217,3 +224,25 @@ def test_without_a_cpu_operation_in_a_layer_the_first_computed_one_is_selected()
     plan = paper_run.small_plans().prompt
 
     assert first_node(plan) == 0
+
+
+def test_why_a_device_is_not_here_is_two_sentences():
+    missing = Unavailable("OpenCL", "no OpenCL platform found", "Install a driver.")
+
+    assert absence_words(missing) == "No OpenCL platform found. Install a driver."
+
+
+def test_a_file_that_waits_says_until_when():
+    message = waiting_message("/models/x.gguf", "the run has ended")
+
+    assert message.text == (
+        "x.gguf waits. It is opened when the run has ended.\nStop ends that now."
+    )
+
+
+def test_one_dropped_file_is_no_problem_a_folder_and_two_files_are(tmp_path):
+    file = tmp_path / "x.gguf"
+
+    assert dropped_message([str(file)]) is None
+    assert dropped_message([str(file), str(file)]).title == "2 files were dropped."
+    assert dropped_message([str(tmp_path)]).title == f"{tmp_path.name} is a folder."

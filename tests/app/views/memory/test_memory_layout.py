@@ -129,3 +129,10 @@ def test_bars_shrink_to_sixteen_pixels_and_not_further():
     layout = made(memory_facts(paper_run.plans()), height=40)
 
     assert all(shape.rect.height == 16 for line in layout.lines for shape in line.shapes)
+
+
+def test_a_device_on_paper_is_tagged_virtual():
+    layout = made(memory_facts(paper_run.plans_without_gpu()))
+
+    assert words(layout, 0)[0] == "GPU0 virtual"
+    assert words(layout, 1)[0] == "CPU"

@@ -1,9 +1,13 @@
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QFontMetrics, QFontMetricsF
 
 from app.models.splits_rows import Column
 from app.state.app_state import AppState, DiffMode, Selection
+from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
 from app.theme.theme import Theme, ThemeChoice
 from app.views import splits
+from app.views.splits.delegate import PAD_PX, fitting_name
 from tests.app.models import paper_run
 
 
@@ -126,3 +130,29 @@ def test_it_paints_in_both_themes(view, state):
     view._theme.choose(ThemeChoice.DARK)
 
     assert view.grab().toImage() != light
+
+
+@pytest.mark.parametrize("width", [220, 264, 300, 380])
+def test_no_head_and_no_figure_is_clipped(view, width):
+    view.resize(width, 340)
+    table, mono = view.table, QFontMetrics(fixed_font(SMALL_PX))
+    heads = QFontMetrics(general_font(TINY_PX))
+
+    for column in (Column.ID, Column.NODES, Column.KIB):
+        if table.isColumnHidden(column):
+            continue
+        cells = [view.model.index(row, column).data() or "" for row in range(view.model.rowCount())
+                 if not view.model.row(row).is_group]  # fmt: skip
+        room = table.columnWidth(column) - 2 * PAD_PX
+        head = view.model.headerData(column, Qt.Orientation.Horizontal)
+        assert max(mono.horizontalAdvance(text) for text in cells) <= room
+        assert heads.horizontalAdvance(head) <= table.columnWidth(column) - 8
+
+
+def test_a_name_loses_that_it_is_a_view_before_it_loses_its_middle(qapp):
+    metrics = QFontMetricsF(general_font(SMALL_PX))
+    room = metrics.horizontalAdvance("cache_k_l0 +1")
+
+    assert fitting_name("cache_k_l0 (view) +1", metrics, room) == "cache_k_l0 +1"
+    assert fitting_name("cache_k_l0 (view) +1", metrics, 2 * room) == "cache_k_l0 (view) +1"
+    assert "…" in fitting_name("cache_k_l0 (view) +1", metrics, room - 10)

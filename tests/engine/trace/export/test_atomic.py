@@ -78,3 +78,13 @@ def test_an_unknown_reason_is_told_in_the_systems_words(tmp_path: Path):
 
     with pytest.raises(ExportError, match="Input/output error"):
         write_atomically(tmp_path / "a.bin", parts())
+
+
+def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+
+    with pytest.raises(ExportError, match="device or a pipe"):
+        write_atomically(pipe, [b"x"])
+
+    assert pipe.is_fifo()
