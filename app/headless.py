@@ -122,6 +122,8 @@ class HeadlessDemo(QObject):
 
     def _heard(self, message: Message) -> None:
         print(message.text, file=sys.stderr, flush=True)
+        if not self._app.controller.is_ready:
+            self._give_up("The engine ended, and the demo with it.")
 
     def _tell(self, progress: Progress | None) -> None:
         """One line for each kind of work, not for each step of it."""

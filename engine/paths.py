@@ -37,6 +37,11 @@ def cache_dir() -> Path:
     return platformdirs.user_cache_path(APP_NAME, appauthor=False)
 
 
+def compiled_dir() -> Path:
+    """Compiled kernels, and which drivers passed their trial; where NUMBA_CACHE_DIR says."""
+    return Path(os.environ.get("NUMBA_CACHE_DIR") or cache_dir() / "numba")
+
+
 def settings_dir() -> Path:
     """What a person chose."""
     return platformdirs.user_config_path(APP_NAME, appauthor=False)

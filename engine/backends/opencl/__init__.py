@@ -4,6 +4,7 @@ reg        create(): the backend family with its devices, or the reason why ther
 platforms  what the installed drivers offer
 discovery  which devices are used, which are hidden or left out, and why
 selfcheck  a device has to compute something right before it is offered
+trial      that check in a process of its own, since a driver may end it
 device     OpenClDevice: facts of the moment, memory held
 rules      which operations, types and layouts have a kernel
 encode     tensor -> kernel call: name, arguments, number of items (no device needed)

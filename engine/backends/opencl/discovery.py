@@ -17,6 +17,10 @@ NO_PLATFORM_HINT = (
     "Install a driver of the graphics card, or a software driver: apt install pocl-opencl-icd, "
     "or pip install 'splitscope[pocl]'."
 )
+CHECK_HINT = (
+    "Install another driver, for example: apt install pocl-opencl-icd. The one that pip brings "
+    "needs a linker: apt install binutils."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ def select(
             continue
         problem = check(device)
         if problem:
-            left_out.append(Unavailable(device.description, problem))
+            left_out.append(Unavailable(device.description, problem, CHECK_HINT))
         else:
             usable.append(device)
     return tuple(usable), tuple(left_out)

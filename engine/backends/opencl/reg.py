@@ -29,10 +29,10 @@ class OpenClReg(BackendReg):
             self._unavailable = (Unavailable(REG_NAME, reason, "pip install pyopencl"),)
             return
         from engine.backends.opencl.device import make_devices
-        from engine.backends.opencl.selfcheck import check_device
+        from engine.backends.opencl.trial import check_apart
 
         found, nothing_there = find_devices()
-        usable, left_out = select(found, check_device)
+        usable, left_out = select(found, lambda device: check_apart(device, found.index(device)))
         self._devices, refused = make_devices(self, usable, offload_min_batch())
         self._unavailable = nothing_there + left_out + refused
 
