@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from engine import paths
+EXIT_STOPPED = 130
 
 
 def run() -> int:
-    """Set the environment, then run the command line."""
-    paths.configure_environment()
-    from engine.cli.main import main
+    """Set the environment, then run the command line; Ctrl-C may come while that is imported."""
+    try:
+        from engine import paths
 
-    return main()
+        paths.configure_environment()
+        from engine.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return EXIT_STOPPED
 
 
 if __name__ == "__main__":

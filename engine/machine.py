@@ -28,7 +28,7 @@ class Machine:
     """Devices; `virtual` are lines as `parse_virtual` reads them, and replace the real ones."""
 
     def __init__(self, virtual: Sequence[str] = ()) -> None:
-        self._virtual = tuple(parse_virtual(text) for text in virtual)
+        self._virtual = _with_cpu(tuple(parse_virtual(text) for text in virtual))
         _refuse_same_names(self._virtual)
 
     @property
@@ -49,11 +49,7 @@ class Machine:
 
     def facts(self) -> tuple[DeviceFacts, ...]:
         """What planning may know of the devices now; devices on paper get a CPU on paper."""
-        if not self._virtual:
-            return tuple(device.facts for device in self.devices())
-        if any(facts.type is DeviceType.CPU for facts in self._virtual):
-            return self._virtual
-        return (*self._virtual, presets.cpu("CPU", memory_bytes()[1]))
+        return self._virtual or tuple(device.facts for device in self.devices())
 
     def summaries(self) -> tuple[DeviceSummary, ...]:
         """The devices for people."""
@@ -73,6 +69,13 @@ def with_paper_gpu(facts: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
     return (replace(gpu, description=description), *facts)
 
 
+def _with_cpu(devices: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
+    """Devices on paper with a CPU on paper, unless they have one; none stay none."""
+    if not devices or any(facts.type is DeviceType.CPU for facts in devices):
+        return devices
+    return (*devices, presets.cpu("CPU", memory_bytes()[1]))
+
+
 def _refuse_same_names(devices: Sequence[DeviceFacts]) -> None:
     seen: set[str] = set()
     for facts in devices:
@@ -80,6 +83,6 @@ def _refuse_same_names(devices: Sequence[DeviceFacts]) -> None:
             raise PlacementError(
                 f"Two devices are called {facts.name}.",
                 "Placements and memory are told apart by name.",
-                "Give each --virtual a name of its own.",
+                "Give each --virtual a name of its own; CPU is the CPU's, which is always there.",
             )
         seen.add(facts.name.lower())

@@ -35,10 +35,18 @@ DEMO_GPU_LAYERS = 15
 class OpenedModel:
     """A file, opened. `facts` are the devices at that moment: what a plan is a function of."""
 
-    def __init__(self, file: GgufFile, facts: tuple[DeviceFacts, ...], *, is_demo: bool) -> None:
+    def __init__(
+        self,
+        file: GgufFile,
+        facts: tuple[DeviceFacts, ...],
+        *,
+        is_demo: bool,
+        is_on_paper: bool,
+    ) -> None:
         self.file = file
         self.facts = facts
         self.is_demo = is_demo
+        self._is_on_paper = is_on_paper
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -54,9 +62,9 @@ class OpenedModel:
         """The devices to plan for.
 
         The demo gets a GPU on paper where there is none, so that there is a placement to look at;
-        naming devices in the options asks for real ones.
+        who names devices, real ones or on paper, gets those.
         """
-        is_free = self.is_demo and options.devices is None
+        is_free = self.is_demo and options.devices is None and not self._is_on_paper
         return with_paper_gpu(self.facts) if is_free else self.facts
 
 
@@ -97,7 +105,9 @@ class Planning:
         """
         is_demo = path == DEMO
         file = open_gguf(fetch_demo(on_progress, stop_asked) if is_demo else Path(path))
-        return OpenedModel(file, self._machine.facts(), is_demo=is_demo)
+        return OpenedModel(
+            file, self._machine.facts(), is_demo=is_demo, is_on_paper=self._machine.is_on_paper
+        )
 
     def adopt(self, model: OpenedModel) -> None:
         """Let this be the open model; the one before is closed."""

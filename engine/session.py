@@ -84,7 +84,12 @@ class Session:
         """
         self._running.drop()
         self._planning.adopt(model)
-        return model_summary(model.file)
+        return self.summary
+
+    @property
+    def summary(self) -> ModelSummary:
+        """What is said of the open model; ModelError when there is none."""
+        return model_summary(self._planning.model.file)
 
     def default_options(self) -> Options:
         """llama.cpp's defaults; the demo leaves half of its layers on the CPU."""

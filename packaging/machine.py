@@ -183,12 +183,14 @@ def apt_command(packages: list[str]) -> str:
 
 
 def apt_install(packages: list[str], why: str) -> bool:
-    """Install as root, or with sudo after asking on a terminal; False where neither can be."""
+    """Install as root, or with sudo after asking on a terminal; False where neither can be.
+
+    Either way the packages are named first.
+    """
     if not has_apt() or not absent(packages):
         return False
     if _is_root():
-        n_absent = len(absent(packages))
-        print(f"- {why}: installing {n_absent} of Debian's packages", flush=True)
+        print(f"- {why}: apt-get installs {' '.join(absent(packages))}", flush=True)
         return _apt(packages, [])
     if not shutil.which("sudo") or not sys.stdin.isatty():
         return False

@@ -41,7 +41,6 @@ HELP = f"""Splitscope
   make test         install what the tests need, then style, types, rules of direction, tests
   make check        the same without the tests
   make bench        measure this machine on the demo model
-  make test-models  tests on larger models
   make clean        remove .venv, caches and {OUT}
 
   make run PYTHON=python3.12    choose the Python

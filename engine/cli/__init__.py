@@ -3,16 +3,18 @@
 main        choose the command, say its errors
 argv        spellings that people type; unknown options and what is near
 parser      arguments that commands share, from the options table
-output      tables for people, JSON for programs
+output      tables for people, JSON for programs; a standard output that takes nothing
 files       output files, checked before anything runs
 progress    how far a job is, on one line
 interrupt   Ctrl-C: stop what runs, then end
 sessions    a session with the model open and the options set
+fits        which devices the memory of a plan fits
 plan_words  plans for people
 plan_data   plans for programs
 run_words   runs for people and for programs
 fetch       the demo model
 devices     devices of this machine, and those left out
+tensors     what any GGUF file holds, known architecture or not
 plan        both plans, with their memory
 splits      the split table
 memory      the ledger

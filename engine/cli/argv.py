@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from typing import TYPE_CHECKING
 
+from engine.core.options import SPEC_BY_FIELD
 from engine.errors import UserError
+from engine.model.manifest import DEMO
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -42,7 +45,9 @@ def spelled(argv: Sequence[str]) -> list[str]:
         if word in _MODEL and rest:
             model = [rest.pop(0)]
         elif word in _FLASH:
-            out.extend((word, _FLASH_WORDS[rest.pop(0)] if _is_flash_word(rest) else "on"))
+            out.extend(
+                (word, _FLASH_WORDS[rest.pop(0)]) if _is_flash_word(rest) else [f"{word}=on"]
+            )
         elif word != "--op-offload":
             out.append(ALIASES.get(word, word))
     return [*out[:1], *model, *out[1:]]
@@ -50,6 +55,15 @@ def spelled(argv: Sequence[str]) -> list[str]:
 
 def _is_flash_word(rest: Sequence[str]) -> bool:
     return bool(rest) and rest[0] in _FLASH_WORDS
+
+
+def refuse_flash_word(words: Sequence[str]) -> None:
+    """UserError when the word that is too many was meant as the value of `-fa`; `words` spelled."""
+    for word, following in itertools.pairwise(words):
+        is_bare = word in [f"{name}=on" for name in _FLASH]
+        is_file = following.endswith(".gguf") or following == DEMO
+        if is_bare and not following.startswith("-") and not is_file:
+            SPEC_BY_FIELD["flash_attn"].parse(following)
 
 
 def unknown_option(argv: Sequence[str], known: Collection[str]) -> str | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
-import os
 import sys
 from typing import TYPE_CHECKING
 
-from engine.cli import devices, fetch, memory, plan, run, score, serve, splits, trace, why
-from engine.cli.argv import no_such, spelled, unknown_option
+from engine.cli import devices, fetch, memory, plan, run, score, serve, splits, tensors, trace, why
+from engine.cli.argv import no_such, refuse_flash_word, spelled, unknown_option
 from engine.cli.interrupt import EXIT_STOPPED
-from engine.cli.output import print_json
+from engine.cli.output import give_up_output, print_json
 from engine.cli.parser import Parser
 from engine.errors import Stopped, UserError
 from engine.running import out_of_memory
@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = (fetch, devices, plan, splits, memory, why, run, score, trace, serve)
+COMMANDS = (fetch, devices, tensors, plan, splits, memory, why, run, score, trace, serve)
 
 EXIT_FAILED = 1
+
+VERSION = "0.1.0"
+"""That of pyproject.toml: a bundle and a checkout have no metadata to ask."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,15 +33,39 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 it could not be done, 130 stopped by Ctrl-C.
     """
     words = spelled(sys.argv[1:] if argv is None else argv)
+    if not _has_streams(words):
+        return EXIT_FAILED
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
         return _run(words)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; nor may the flush at exit complain.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has seen enough.
+        give_up_output()
         return EXIT_FAILED
+    except OSError as error:
+        if error.errno not in _WRITING or error.filename is not None:  # A stream has no name.
+            raise
+        give_up_output()
+        print(f"Cannot write the output: {error.strerror}.", file=sys.stderr)
+        return EXIT_FAILED
+
+
+_WRITING = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.ENXIO}
+"""What the system says of a standard output that takes no more."""
+
+
+def _has_streams(words: list[str]) -> bool:
+    """Whether output can go anywhere; a window's engine needs none, and others may lack stderr."""
+    missing = [name for name in ("stdout", "stderr") if getattr(sys, name) is None]
+    if "stdout" in missing and words[:1] != [serve.NAME]:
+        if "stderr" not in missing:
+            print("Cannot write the output: standard output is closed.", file=sys.stderr)
+        return False
+    for name in missing:
+        setattr(sys, name, io.StringIO())
+    return True
 
 
 def _run(words: list[str]) -> int:
@@ -70,6 +97,7 @@ def parse(words: list[str]) -> argparse.Namespace:
         raise no_such("option", unknown, known, f"{command} " if command in by_name else "")
     args, left_over = parser.parse_known_args(words)
     if left_over:
+        refuse_flash_word(words)
         raise UserError(
             f"{left_over[0]} is one word too many.", hint=f"See: {by_name[command].prog} --help"
         )
@@ -83,6 +111,7 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
         description="Where does each operation of a model run, and why? Plans, runs and explains "
         "GGUF models the ggml way.",
     )
+    parser.add_argument("--version", action="version", version=f"Splitscope {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
         command.add_to(commands)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from engine.cli.fits import fits_data
 from engine.cli.output import print_json
 from engine.cli.parser import add_model, command_parser
 from engine.cli.plan_data import memory_data
-from engine.cli.plan_words import print_memory
+from engine.cli.plan_words import print_fits, print_memory
 from engine.cli.sessions import planned
 
 if TYPE_CHECKING:
@@ -21,9 +22,11 @@ def add_to(commands: Any) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print the ledger."""
-    plans = planned(args)
+    planning = planned(args)
+    plans = planning.plans
     if args.json:
-        print_json(memory_data(plans))
-    else:
-        print_memory(plans)
+        print_json(memory_data(plans) | {"fits": fits_data(plans)} | planning.problem_data())
+        return 0
+    print_fits(plans, planning.fitting_layers)
+    print_memory(plans)
     return 0

@@ -6,6 +6,8 @@ import dataclasses
 import enum
 import json
 import math
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,11 @@ MIB = 2**20
 
 NONE = "\u2013"
 """What stands in a cell of a table where there is nothing; an en dash."""
+
+
+def give_up_output() -> None:
+    """Let standard output lead nowhere: what it still holds would be refused again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:
@@ -59,6 +66,11 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _is_number(text: str) -> bool:
     return text in ("", NONE) or text.replace(".", "").replace(",", "").isdecimal()
+
+
+def counted(count: int, thing: str) -> str:
+    """A number and what is counted: "1 split", "2 splits"."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def mib(n_bytes: int) -> str:

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from engine.core.options import OPTION_SPECS, Options, OptionSpec
+from engine.core.options import ALL_LAYERS, DEFAULTS, OPTION_SPECS, Options, OptionSpec
 from engine.core.plan import Batch
 from engine.errors import UserError
+from engine.planning import DEMO_GPU_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +66,7 @@ def add_model(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a .gguf file, or demo")
     parser.add_argument(
         "--batch", choices=[batch.value for batch in Batch], default=Batch.PROMPT.value,
-        help="which plan to print",
+        help=f"which plan to print (default: {Batch.PROMPT.value})",
     )  # fmt: skip
     add_virtual(parser)
     for spec in OPTION_SPECS:
@@ -90,13 +91,15 @@ def add_generation(parser: Parser) -> None:
     add_prompt(parser, "text to continue")
     parser.add_argument(
         "-n", "--predict", type=_n_tokens, default=DEMO_TOKENS, metavar="N",
-        help=f"tokens to generate; {UNTIL_END}: until the text ends",
+        help=f"tokens to generate; {UNTIL_END}: until the text ends (default: {DEMO_TOKENS})",
     )  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="wrap the prompt as a chat message")
 
 
 def file_path(text: str) -> Path:
-    """A path, with `~` spelled out."""
+    """The path of a file to write, with `~` spelled out."""
+    if text in ("", "-"):
+        raise argparse.ArgumentTypeError("needs the name of a file; standard output is for text")
     return Path(text).expanduser()
 
 
@@ -116,13 +119,26 @@ def _n_tokens(text: str) -> int:
 def _add_option(parser: Parser, spec: OptionSpec) -> None:
     if spec.kind is bool:
         parser.add_argument(
-            *spec.flags, dest=spec.field, action="store_false", default=None, help=spec.help
+            *spec.flags, dest=spec.field, action="store_false", default=None, help=_help(spec)
         )
         return
     parser.add_argument(
         *spec.flags, dest=spec.field, default=None, type=_typed(spec), metavar=_metavar(spec),
-        help=spec.help.replace("%", "%%"),
+        help=_help(spec),
     )  # fmt: skip
+
+
+def _help(spec: OptionSpec) -> str:
+    """What the option does, and what holds without it."""
+    default = getattr(DEFAULTS, spec.field)
+    if spec.kind is bool:
+        words = "off" if default else "on"
+    elif spec.kind is tuple:
+        words = "llama.cpp's choice of this machine's" if default is None else ",".join(default)
+    else:
+        words = "auto" if default == ALL_LAYERS and spec.words else str(default)
+    demo = f", for demo {DEMO_GPU_LAYERS}" if spec.words else ""
+    return f"{spec.flag_help or spec.help} (default: {words}{demo})".replace("%", "%%")
 
 
 def _metavar(spec: OptionSpec) -> str:

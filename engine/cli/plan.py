@@ -22,13 +22,16 @@ def add_to(commands: Any) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print them; as JSON all of both, for people one table of splits."""
-    plans = planned(args)
+    planning = planned(args)
+    plans = planning.plans
     if args.json:
-        print_json({batch.value: plan_data(plans, batch) for batch in Batch})
+        note = planning.problem_data()
+        print_json({batch.value: plan_data(plans, batch) | note for batch in Batch})
         return 0
-    print_headline(plans)
+    batch = Batch(args.batch)
+    print_headline(plans, batch, planning.fitting_layers)
     print()
-    print_splits(plans.plan(Batch(args.batch)))
+    print_splits(plans.plan(batch))
     print()
     print_memory(plans)
     return 0

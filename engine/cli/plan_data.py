@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from engine.cli.fits import fits_data
 from engine.core.plan import MemoryKind
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def plan_data(plans: PlanSetTable, batch: Batch) -> dict[str, Any]:
-    """One plan: its shape, nodes, splits, and the memory that both need."""
+    """One plan: its shape, nodes, splits, and the memory that both need and where it fits."""
     table = plans.plan(batch)
     return {
         "n_tokens": table.shape.n_tokens,
@@ -23,6 +24,7 @@ def plan_data(plans: PlanSetTable, batch: Batch) -> dict[str, Any]:
         "nodes": [_node_data(table, node_id) for node_id in range(table.n_nodes)],
         "splits": splits_data(table),
         "memory": memory_data(plans),
+        "fits": fits_data(plans),
     }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.cli.output import kib, mib, print_table
+from engine.cli.fits import is_over
+from engine.cli.output import counted, kib, mib, print_table
 from engine.cli.plan_data import memory_data
 from engine.core.placement import SplitReason
-from engine.core.plan import MemoryKind
+from engine.core.plan import Batch, MemoryKind
+from engine.model.kv_cache import PAD_CELLS
 
 if TYPE_CHECKING:
     from engine.core.table import PlanSetTable, PlanTable
@@ -20,23 +22,31 @@ REASONS = {
 }
 
 
-def print_headline(plans: PlanSetTable) -> None:
-    """How many nodes where, how many splits, how much is copied, and for what batch."""
-    prompt, token, shape = plans.prompt, plans.token, plans.prompt.shape
+def print_headline(
+    plans: PlanSetTable, batch: Batch = Batch.PROMPT, fitting_layers: int | None = None
+) -> None:
+    """How many nodes where, splits, bytes copied, whether it fits, and for what batch."""
+    prompt, token, table = plans.prompt, plans.token, plans.plan(batch)
     where = ", ".join(
         f"{count} on {device.name}"
-        for device, count in zip(prompt.devices, prompt.nodes_per_device(), strict=True)
+        for device, count in zip(table.devices, table.nodes_per_device(), strict=True)
         if count
     )
+    per_batch = "prompt batch" if batch is Batch.PROMPT else "token"
     print(
-        f"{prompt.n_nodes} nodes: {where} · {len(prompt.splits)} splits for the prompt, "
-        f"{len(token.splits)} for a token · {mib(prompt.copied_bytes)} MiB copied per prompt batch"
+        f"{table.n_nodes} nodes: {where} · {counted(len(prompt.splits), 'split')} for the prompt, "
+        f"{len(token.splits)} for a token · {mib(table.copied_bytes)} MiB copied per {per_batch}"
     )
+    print_fits(plans, fitting_layers)
+    shape = table.shape
     print(
-        f"planned for {shape.n_tokens} tokens at full context ({shape.n_kv} cells), "
+        f"planned for {counted(shape.n_tokens, 'token')} at full context ({shape.n_kv} cells), "
         f"flash attention {'on' if plans.flash_attn else 'off'}"
     )
-    for device in prompt.devices:
+    asked = plans.options.n_ctx
+    if asked and asked != plans.n_ctx:
+        print(f"context {plans.n_ctx} ({asked} asked, padded to blocks of {PAD_CELLS})")
+    for device in table.devices:
         if "on paper" in device.description:
             print(f"{device.name}: {device.description}")
 
@@ -61,7 +71,7 @@ def print_splits(table: PlanTable) -> None:
 
 
 def print_memory(plans: PlanSetTable) -> None:
-    """The ledger, and which devices it does not fit."""
+    """The ledger."""
     kinds = [kind.value for kind in MemoryKind]
     print_table(
         ("buffer type", *kinds, "sum MiB"),
@@ -70,8 +80,22 @@ def print_memory(plans: PlanSetTable) -> None:
             for name, row in memory_data(plans).items()
         ],
     )
-    for device in plans.prompt.devices:
+
+
+def print_fits(plans: PlanSetTable, fitting_layers: int | None = None) -> None:
+    """Which devices the ledger does not fit, and what to try; nothing when all is well."""
+    over = [device for device in plans.prompt.devices if is_over(plans, device)]
+    for device in over:
         needed = plans.memory.total(device.name)
-        if device.memory_free and needed > device.memory_free:
-            over = mib(needed - device.memory_free)
-            print(f"Does not fit: {device.name} needs {mib(needed)} MiB, over by {over} MiB.")
+        excess = mib(needed - device.memory_free)
+        print(
+            f"Does not fit: {device.name} needs {mib(needed)} MiB and has "
+            f"{mib(device.memory_free)} free, over by {excess} MiB."
+        )
+    if not over:
+        return
+    smaller = "a shorter context (-c), a smaller batch (-ub) or fewer layers on the GPU (-ngl)"
+    way_out = f"-ngl {fitting_layers} fits" if fitting_layers is not None else smaller
+    print(f"Try: {way_out}.")
+    if plans.options.n_gpu_layers < 0:
+        print("-ngl auto takes every layer; unlike llama.cpp's, it is not fitted to the memory.")

@@ -41,7 +41,7 @@ def generate(args: argparse.Namespace, trace: Path | None) -> int:
     """Run, print, and write the trace; a run that was stopped is printed too."""
     check_writable(trace)
     line = ProgressLine()
-    echo = TextEcho(args.prompt, line)
+    echo = TextEcho(f"{args.prompt}\n" if args.chat else args.prompt, line)
     listeners = {} if args.json else {"on_text": echo}
     with opened_session(args, line, **listeners) as session:
         setup = session.setup()
@@ -73,13 +73,17 @@ class TextEcho:
 
     def __call__(self, text: str) -> None:
         """Print a piece of text."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._line.clear()
-            print(self._prompt, end="")
+        self._begin()
         print(text, end="", flush=True)
 
     def end(self) -> None:
         """End the line, and keep it apart from what follows."""
-        if self._has_begun:
-            print("\n")
+        self._begin()
+        print("\n")
+
+    def _begin(self) -> None:
+        """Print the prompt, once; it stands alone where nothing is generated."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._line.clear()
+            print(self._prompt, end="")

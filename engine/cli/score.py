@@ -67,8 +67,8 @@ def save_logits(path: Path, logits: Sequence[Logits]) -> None:
 
 
 def _token_ids(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts or not all(part.isdecimal() for part in parts):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(
             f"--tokens cannot be {text}. It must be a list of token ids such as 504,3575."
         )

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     import argparse
 
 
+NAME = "serve"
+
+
 def add_to(commands: Any) -> None:
     """Add the command's arguments."""
-    command_parser(commands, "serve", "the engine of a window, which starts it itself", execute)
+    command_parser(commands, NAME, "the engine of a window, which starts it itself", execute)
 
 
 def execute(_args: argparse.Namespace) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from engine.cli.fits import fitting_layers
 from engine.cli.parser import with_given
 from engine.cli.progress import ProgressLine
 from engine.running import Listeners
@@ -34,7 +37,31 @@ def opened_session(
         session.close()
 
 
-def planned(args: argparse.Namespace) -> PlanSetTable:
-    """The plans of args.model with the options that were typed."""
-    with opened_session(args) as session:
-        return session.plan(session.options)
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Plans, and what to say of them.
+
+    `problem` is why the model can be planned, yet not run; `fitting_layers` the number of layers
+    that would fit (None: these do, or no number would).
+    """
+
+    plans: PlanSetTable
+    problem: str
+    fitting_layers: int | None = None
+
+    def problem_data(self) -> dict[str, str]:
+        """The problem as an entry of a JSON object; empty without one."""
+        return {"problem": self.problem} if self.problem else {}
+
+
+def planned(args: argparse.Namespace) -> Planned:
+    """The plans of args.model with the options that were typed; a problem goes to stderr too."""
+    line = ProgressLine()
+    with opened_session(args, line) as session:
+        problem = session.summary.run_problem
+        plans = session.plan(session.options)
+        # For people only: it takes a few plans more.
+        layers = None if args.json else fitting_layers(session, plans)
+    if problem:
+        print(problem, file=sys.stderr)
+    return Planned(plans, " ".join(problem.splitlines()), layers)

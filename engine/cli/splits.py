@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Print it."""
-    table = planned(args).plan(Batch(args.batch))
+    table = planned(args).plans.plan(Batch(args.batch))
     if args.json:
         print_json(splits_data(table))
     else:

@@ -20,7 +20,8 @@ def add_to(commands: Any) -> None:
     add_generation(parser)
     parser.add_argument(
         "-o", "--out", type=file_path, default=Path("trace.pftrace"), metavar="FILE",
-        help="trace file: .json is Chrome's form, any other Perfetto's",
+        help="trace file: .json is Chrome's form, any other Perfetto's "
+        "(default: trace.pftrace)",
     )  # fmt: skip
 
 

@@ -95,13 +95,17 @@ class OptionSpec:
     choices: tuple[str, ...] = ()
     words: Mapping[str, int] | None = None
     """Words that stand for numbers, such as "all"."""
+    flag_help: str = ""
+    """What the flag does, where `help` says what the option does and the flag turns it off."""
 
     def parse(self, text: str) -> Any:
         """The value that `text` stands for; PlacementError names what is allowed."""
         if self.words and text in self.words:
             return self.words[text]
         if self.kind is tuple:
-            names = tuple(part.strip() for part in text.split(",") if part.strip())
+            names = tuple(part.strip() for part in text.split(","))
+            if not all(names):
+                raise self._refuse(text or "empty", "names with commas between them, or none")
             return () if names == ("none",) else names
         if self.choices:
             return self.check(text)
@@ -143,7 +147,8 @@ class OptionSpec:
 
     @property
     def _number_words(self) -> str:
-        return "a whole number" if self.kind is int else "a number"
+        number = "a whole number" if self.kind is int else "a number"
+        return f"{number}, {' or '.join(self.words)}" if self.words else number
 
     def to_args(self, value: Any) -> list[str]:
         """The arguments that set this option to `value`."""
@@ -164,7 +169,8 @@ class OptionSpec:
 OPTION_SPECS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "n_gpu_layers", ("-ngl", "--gpu-layers", "--n-gpu-layers"), int,
-        "Layers on the GPU, counted from the last: the output is one of them.",
+        "Layers on the GPU, counted from the last: the output is one of them. "
+        "all (-2) and auto (-1): every layer.",
         Redo.CONTEXT, low=-2, high=100_000, words={"all": ALL_LAYERS, "auto": ALL_LAYERS},
     ),
     OptionSpec(
@@ -197,6 +203,8 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
         "op_offload", ("--no-op-offload",), bool,
         "Run operations of CPU layers on the GPU when the batch is large; weights are copied in.",
         Redo.PLAN,
+        flag_help="Keep operations of CPU layers on the CPU, also when the batch is large; "
+        "otherwise the GPU may run them, with their weights copied in.",
     ),
     OptionSpec(
         "n_threads", ("-t", "--threads"), int,

@@ -22,12 +22,11 @@ class Source:
 
     def fault(self, sentence: str, *, at: int, where: str, hint: str = DOWNLOAD_AGAIN) -> GgufError:
         """An error about byte `at` of the file; `where` names the key or tensor read there."""
-        details = f"Byte offset {at:,} (0x{at:x}) of {self.size:,}, {where}.\n{self.path}"
         return GgufError(
             f"Cannot open {self.path.name}: {sentence}",
             f"The fault is at byte {at:,} of {self.size:,}, {where}.",
             hint,
-            details,
+            str(self.path),
         )
 
     def too_short(self, n_bytes: int, *, at: int, where: str) -> GgufError:

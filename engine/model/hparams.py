@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 LARGEST = 2**24
 """No count of a real model is above this; a larger one is a broken file."""
 
+LOOK_HINT = "Its tensors and sizes can still be looked at: python -m engine tensors FILE"
+
 MOST_LAYERS = 512
 """llama.cpp's LLAMA_MAX_LAYERS."""
 
@@ -64,7 +66,7 @@ def architecture(metadata: Mapping[str, Any]) -> str:
         raise ModelError(
             "The file does not say which architecture it is.",
             f"The key {keys.ARCHITECTURE} is missing.",
-            "Its tensors and sizes can still be looked at.",
+            LOOK_HINT,
         )
     return arch
 

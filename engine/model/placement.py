@@ -106,7 +106,9 @@ def choose_devices(
     """The devices a model uses: those named, in that order, else GPUs as llama.cpp picks them."""
     if names is not None:
         wanted = [name for name in names if name.lower() not in ("none", "cpu")]
-        return tuple(_named(devices, name) for name in wanted)
+        chosen = tuple(_named(devices, name) for name in wanted)
+        _refuse_twice(chosen)
+        return chosen
     rpc: list[DeviceFacts] = []
     gpus: list[DeviceFacts] = []
     igpus: list[DeviceFacts] = []
@@ -122,6 +124,16 @@ def choose_devices(
         elif device.type is DeviceType.IGPU and (not igpus or igpus[-1].reg == device.reg):
             igpus.append(device)
     return (*rpc, *gpus, *(igpus if not gpus else ()))
+
+
+def _refuse_twice(chosen: Sequence[DeviceFacts]) -> None:
+    for i, device in enumerate(chosen):
+        if device in chosen[:i]:
+            raise PlacementError(
+                f"The device {device.name} is named twice.",
+                "A model's layers are shared among different devices.",
+                "Name each device once (-dev).",
+            )
 
 
 def _named(devices: Sequence[DeviceFacts], name: str) -> DeviceFacts:

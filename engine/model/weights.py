@@ -90,12 +90,17 @@ def plan_weights(
 
 
 def check_weights(file: GgufFile, kinds: Sequence[WeightKind], hparams: Hparams) -> None:
-    """ModelError unless every weight is there with the shape that the model's numbers ask for."""
+    """ModelError unless every weight is there with the shape that the model's numbers ask for.
+
+    Nor may a tensor be left over, as in llama.cpp: a result without it would be a wrong one.
+    """
+    known: set[str] = set()
     for kind in kinds:
         ne = shape4(*(getattr(hparams, name) for name in kind.ne))
         n_layer = hparams.n_layer if "{il}" in kind.pattern else 1
         for il in range(n_layer):
             name = kind.pattern.format(il=il)
+            known.add(name)
             if name in file:
                 _check_shape(file.tensor(name), ne)
             elif kind.required and not _is_tied(name, file):
@@ -104,6 +109,22 @@ def check_weights(file: GgufFile, kinds: Sequence[WeightKind], hparams: Hparams)
                     "Its architecture needs one.",
                     "Convert the model again, or download another copy.",
                 )
+    _check_none_left(file, known, hparams)
+
+
+def _check_none_left(file: GgufFile, known: set[str], hparams: Hparams) -> None:
+    left = [info.name for info in file.tensors if info.name not in known]
+    if not left:
+        return
+    n_others = len(left) - 1
+    others = f" and {n_others} other{'s' * (n_others > 1)}" if n_others else ""
+    verb = "are" if n_others else "is"
+    raise ModelError(
+        f"The model has the tensor {left[0]}{others}, which no layer uses.",
+        f"With {hparams.arch}.block_count = {hparams.n_layer}, {len(known)} names are known, and "
+        f"{len(left)} of the file's {len(file.tensors)} tensors {verb} not among them.",
+        "Convert the model again, or download another copy.",
+    )
 
 
 def _is_tied(name: str, file: GgufFile) -> bool:

@@ -227,3 +227,20 @@ def test_clean_removes_what_was_made_and_nothing_else(checkout):
     assert done.stdout == "3 folders removed\n"
     assert (checkout / "pyproject.toml").is_file()
     assert not (checkout / ".venv").exists()
+
+
+def test_packages_are_named_before_root_installs_them(packaging, monkeypatch, capsys):
+    _, _, machine = packaging
+    missing = ["no-such-package-a", "no-such-package-b"]
+    named = []
+    monkeypatch.setattr(machine, "has_apt", lambda: True)
+    monkeypatch.setattr(machine, "_is_root", lambda: True)
+    monkeypatch.setattr(machine, "_apt", lambda *args: named.append(capsys.readouterr().out))
+
+    machine.apt_install(missing, "Qt lacks libraries")
+
+    assert named == [f"- Qt lacks libraries: apt-get installs {' '.join(missing)}\n"]
+
+
+def test_help_names_only_what_there_is(packaging):
+    assert "test-models" not in packaging[0].HELP

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
 from engine.model.arch import llama
+from engine.model.hparams import LOOK_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,5 +38,5 @@ def find_architecture(name: str, *, n_expert: int = 0) -> Architecture:
     raise ModelError(
         f"This version cannot plan {what} models.",
         f"It has graphs for {', '.join(ARCHITECTURES)} without experts.",
-        "The file's tensors and sizes can still be looked at.",
+        LOOK_HINT,
     )

@@ -22,16 +22,21 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
         ExportError: the folder cannot be written, the disk is full, or `path` is no plain file: a
             device or a pipe would be replaced by one.
     """
+    refuse_device(path)
+    try:
+        _write_beside(path, parts)
+    except OSError as error:
+        raise export_error(path, error) from error
+
+
+def refuse_device(path: Path) -> None:
+    """ExportError when `path` is a device or a pipe."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ExportError(
             f"Cannot write {path.name}",
             f"It is a device or a pipe, and a trace would take its place: {path}",
             "Choose another name.",
         )
-    try:
-        _write_beside(path, parts)
-    except OSError as error:
-        raise export_error(path, error) from error
 
 
 def _write_beside(path: Path, parts: Iterable[bytes]) -> None:

@@ -8,11 +8,11 @@ from engine.cli.argv import spelled, unknown_option
 @pytest.mark.parametrize(
     ("typed", "read"),
     [
-        ("plan x.gguf -fa", "plan x.gguf -fa on"),
-        ("plan -fa x.gguf", "plan -fa on x.gguf"),
+        ("plan x.gguf -fa", "plan x.gguf -fa=on"),
+        ("plan -fa x.gguf", "plan -fa=on x.gguf"),
         ("plan x.gguf -fa 1 -c 5", "plan x.gguf -fa on -c 5"),
         ("plan x.gguf --flash-attn off", "plan x.gguf --flash-attn off"),
-        ("plan x.gguf -fa -ngl 3", "plan x.gguf -fa on -ngl 3"),
+        ("plan x.gguf -fa -ngl 3", "plan x.gguf -fa=on -ngl 3"),
         ("why -m x.gguf norm-0", "why x.gguf norm-0"),
         ("why norm-0 --model x.gguf", "why x.gguf norm-0"),
         ("plan x.gguf -nopo --op-offload", "plan x.gguf --no-op-offload"),

@@ -1,5 +1,6 @@
 """Ctrl-C: once asks to stop, twice ends."""
 
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from engine.cli.interrupt import stoppable
+from engine.cli.main import main
+from engine.model.context import ModelContext
+from tests.engine.nano import nano
 
 ROOT = Path(__file__).parents[3]
 
@@ -60,12 +64,26 @@ def test_the_second_ctrl_c_ends_the_process():
     assert process.returncode == -signal.SIGINT
 
 
-def test_a_run_that_is_stopped_prints_what_there_is():
-    # A context this long keeps even the nano model busy for many seconds.
-    from tests.engine.nano import nano
+# A context this long keeps even the nano model busy for many seconds.
+LONG = ["-p", "Hello", "-n", "60000", "-c", "65536", "--temp", "0", "--devices", "cpu"]
 
-    words = ["-p", "Hello", "-n", "60000", "-c", "65536", "--temp", "0", "--devices", "cpu"]
-    command = [sys.executable, "-m", "engine", "run", nano(), *words]
+
+def test_a_run_for_programs_that_is_stopped_is_summed_up_too(monkeypatch, capsys):
+    def interrupt(context, *args):
+        logits = decode(context, *args)
+        if not asked:
+            asked.append(os.kill(os.getpid(), signal.SIGINT))
+        return logits
+
+    asked, decode = [], ModelContext.decode
+    monkeypatch.setattr(ModelContext, "decode", interrupt)
+
+    assert main(["run", nano(), *LONG, "--json"]) == 130
+    assert json.loads(capsys.readouterr().out)["stop_reason"] == "stopped"
+
+
+def test_a_run_that_is_stopped_prints_what_there_is():
+    command = [sys.executable, "-m", "engine", "run", nano(), *LONG]
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

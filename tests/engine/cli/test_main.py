@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from engine.core.options import OPTION_SPECS
 from tests.engine.nano import nano, nano_with
 
 ROOT = Path(__file__).parents[3]
@@ -22,7 +24,15 @@ ROOT = Path(__file__).parents[3]
         (["zzz"], ["no command zzz", "python -m engine --help"]),
         (["plan"], ["required: MODEL", "python -m engine plan --help"]),
         (["plan", "x.gguf", "y.gguf"], ["y.gguf is one word too many"]),
-        (["plan", "x.gguf", "-ngl", "many"], ["-ngl cannot be many. It must be a whole number."]),
+        (["plan", "x.gguf", "-ngl", "many"], ["-ngl cannot be many.", "number, all or auto."]),
+        (["plan", "x.gguf", "-fa", "maybe"], ["-fa cannot be maybe.", "one of on, off, auto"]),
+        (["plan", "-fa", "x.gguf", "y.gguf"], ["y.gguf is one word too many"]),
+        (["plan", "x.gguf", "-dev", ","], ["-dev cannot be ,"]),
+        (["plan", "x.gguf", "-dev", ""], ["-dev cannot be empty"]),
+        (["run", "x.gguf", "-p", "-n", "5"], ["-p needs a value."]),
+        (["run", "x.gguf", "-p", "a", "--trace", ""], ["--trace needs the name of a file"]),
+        (["trace", "x.gguf", "-p", "a", "-o", "-"], ["-o needs the name of a file"]),
+        (["score", "x.gguf", "-p", "a", "--tokens", "1,,2"], ["--tokens cannot be 1,,2"]),
         (["plan", "x.gguf", "-c", "-5"], ["-c cannot be -5. It must be at least 0."]),
         (["plan", "x.gguf", "-ngl"], ["-ngl needs a value."]),
         (["plan", "x.gguf", "--json=1"], ["--json ignored explicit argument '1'."]),
@@ -100,6 +110,69 @@ def test_a_reader_that_goes_away_is_no_reason_for_words(words):
 
     assert err == ""
     assert process.returncode == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [["plan"], ["plan", "--json"], ["run", "-p", "a", "-n", "2", "--devices", "cpu", "-c", "256"]],
+    ids=" ".join,
+)
+def test_output_that_cannot_be_written_is_said(words):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", words[0], nano(), *words[1:]],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (
+        1,
+        "Cannot write the output: No space left on device.\n",
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX shell")
+def test_a_closed_output_is_said():
+    command = f'"{sys.executable}" -m engine plan "{nano()}" >&-'
+
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=False
+    )
+
+    said = "Cannot write the output: standard output is closed.\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_ctrl_c_while_the_program_is_imported_says_stopped(monkeypatch, capsys):
+    from engine import __main__, paths
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(paths, "configure_environment", interrupt)
+
+    assert __main__.run() == 130
+    assert capsys.readouterr().err == "Stopped.\n"
+
+
+def test_the_version_is_that_of_the_project():
+    with engine("--version") as process:
+        out, _ = process.communicate()
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert out == f"Splitscope {project['version']}\n"
+
+
+def test_help_says_the_default_of_every_option(capsys):
+    from engine.cli.main import main
+
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+
+    text = " ".join(capsys.readouterr().out.split())
+    for words in ("auto, for demo 15", "default: 2048", "default: 0.95", "default: off"):
+        assert words in text
+    assert text.count("(default: ") == len(OPTION_SPECS) + 1
 
 
 def test_a_terminal_without_unicode_gets_escapes_and_no_traceback(tmp_path):

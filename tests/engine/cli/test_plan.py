@@ -1,5 +1,7 @@
 """plan, splits, memory and why: what they print, on real devices and on paper."""
 
+import re
+
 import pytest
 
 from engine.core.plan import Batch
@@ -82,9 +84,32 @@ def test_a_device_on_paper_that_cannot_be_read_is_named(cli, device, said):
 def test_a_header_without_data_is_planned(cli, tmp_path):
     whole, header = nano(), nano_with(tmp_path, whole=False)
 
-    plans = [cli("plan", path, *PAPER, "--json").json for path in (whole, header)]
+    done = [cli("plan", path, *PAPER, "--json") for path in (whole, header)]
+    problems = [{plan.pop("problem", "") for plan in one.json.values()} for one in done]
 
-    assert plans[0] == plans[1]
+    assert problems[0] == {""}
+    assert "It can be planned, not run." in problems[1].pop()
+    assert "It can be planned, not run." in done[1].err
+
+
+@pytest.mark.parametrize("command", ["plan", "splits", "memory", "why"])
+def test_a_file_that_ends_early_is_planned_and_said_so(cli, tmp_path, command):
+    path = nano_with(tmp_path, whole=False)
+    node = ("#1",) if command == "why" else ()
+
+    done = cli(command, path, *node, *PAPER)
+
+    assert done.code == 0
+    assert done.err.startswith("nano-changed.gguf ends too early. It can be planned, not run.\n")
+
+
+def test_a_header_has_the_plan_of_its_whole_file(cli, tmp_path):
+    paths = nano(), nano_with(tmp_path, whole=False)
+    whole, header = (cli("plan", path, *PAPER, "--json").json for path in paths)
+
+    for batch, plan in header.items():
+        del plan["problem"]
+        assert plan == whole[batch]
 
 
 def test_people_get_a_headline_splits_and_the_ledger(cli):
@@ -99,6 +124,54 @@ def test_what_does_not_fit_is_said(cli):
     out = cli("memory", nano(), "--virtual", "GPU0:gpu:1").out
 
     assert "Does not fit: GPU0 needs" in out
+
+
+def test_what_does_not_fit_is_in_the_headline_with_layers_that_do(cli):
+    options = ("--virtual", "GPU0:gpu:1", "-c", 256)
+    lines = cli("plan", nano(), *options).out.splitlines()
+
+    assert lines[1].startswith("Does not fit: GPU0 needs")
+    found = re.fullmatch(r"Try: -ngl (\d+) fits\.", lines[2])
+    assert lines[3].startswith("-ngl auto takes every layer")
+    n_layers = int(found[1])
+    for n, fits in ((n_layers, True), (n_layers + 1, False)):
+        plan = cli("plan", nano(), *options, "-ngl", n, "--json").json["prompt"]
+        assert plan["fits"]["GPU0"]["fits"] is fits
+
+
+def test_memory_as_json_says_what_fits(cli):
+    fits = cli("memory", nano(), "--virtual", "GPU0:gpu:1", "--json").json["fits"]
+
+    assert set(fits) == {"GPU0", "CPU"}
+    assert (fits["GPU0"]["free"], fits["GPU0"]["fits"]) == (2**20, False)
+    assert fits["GPU0"]["needed"] > 2**20
+    assert fits["CPU"]["fits"] is True
+
+
+def test_the_headline_is_that_of_the_batch_that_is_shown(cli):
+    out = cli("plan", nano(), *PAPER, "--batch", "token", "-c", 8).out
+
+    assert "planned for 1 token at full context" in out
+    assert "copied per token" in out
+    assert "context 256 (8 asked, padded to blocks of 256)" in out
+
+
+def test_a_cpu_on_paper_may_be_the_only_device_of_the_demo(cli, monkeypatch):
+    monkeypatch.setattr("engine.planning.fetch_demo", lambda *args: nano())
+
+    plan = cli("plan", "demo", "--virtual", "A:cpu:8000", "--json").json["prompt"]
+
+    assert set(plan["fits"]) == {"A"}
+
+
+@pytest.mark.parametrize("lines", [["CPU:gpu:100"], ["A:gpu:100", "a:gpu:100"]], ids=" ".join)
+def test_two_devices_of_one_name_are_refused(cli, lines):
+    options = [word for line in lines for word in ("--virtual", line)]
+
+    done = cli("plan", nano(), *options)
+
+    assert done.code == 1
+    assert done.err.startswith("Two devices are called")
 
 
 def test_memory_of_one_name_is_told_apart_by_device_unless_it_is_the_hosts(cli):
@@ -146,10 +219,32 @@ def test_why_of_an_ambiguous_name_lists_its_nodes(cli):
     assert "norm-0@1 (#" in done.err
 
 
+def test_why_of_a_weight_in_two_memories_takes_its_name_and_what_it_lists(cli, tmp_path):
+    tied = nano_with(tmp_path, drop=["output.weight"])
+    name = "token_embd.weight"
+
+    bare = cli("why", tied, name, *PAPER)
+    second = cli("why", tied, f"{name}@1", *PAPER)
+    third = cli("why", tied, f"{name}@2", *PAPER)
+
+    assert "token_embd.weight@0 in CPU_Mapped, token_embd.weight@1 in" in bare.err
+    assert (bare.code, second.code, third.code) == (0, 0, 1)
+    assert "On GPU0" in second.out
+    assert "#" not in third.err
+
+
+def test_why_as_json_has_no_marks_in_its_sentence(cli):
+    sentence = cli("why", nano(), "#3", *PAPER, "--json").json["sentence"]
+
+    assert "because" in sentence
+    assert "*" not in sentence
+
+
 @pytest.mark.parametrize(
     ("node", "said"),
     [
         ("nurm-0", "norm-0"),
+        ("result_out", "Near it: result_output. Names"),
         ("#99", "This plan has nodes #0 to #98."),
         ("norm-0@2", "2 nodes have that name"),
         ("result_output@1", "One node has that name"),

@@ -1,6 +1,7 @@
 """run, score and trace on a real small model."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -57,6 +58,22 @@ def test_people_see_the_prompt_the_text_and_the_sums(cli):
     assert "ended: length" in out
 
 
+def test_no_tokens_print_the_prompt_and_one_token_has_no_speed(cli):
+    none = cli("run", nano(), "-p", PROMPT, "-n", 0, *GREEDY).out
+    one = cli("run", nano(), "-p", PROMPT, "-n", 1, *GREEDY).out
+
+    assert none.startswith(f"{PROMPT}\n")
+    assert "generation 1 token · ended" in one
+    assert "prompt: 1 split, 0 copies" in one
+
+
+def test_a_chat_answer_stands_on_a_line_of_its_own(cli):
+    out = cli("run", nano(), "-p", PROMPT, "-n", 2, "--chat", *GREEDY).out
+
+    assert out.startswith(f"{PROMPT}\n")
+    assert cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY).out.startswith(PROMPT)
+
+
 def test_minus_one_runs_until_the_context_is_full(cli):
     run = cli("run", nano(), "-p", PROMPT, "-n", -1, *GREEDY, "--json").json
 
@@ -79,6 +96,7 @@ def test_a_trace_is_written_in_the_form_its_name_asks_for(cli, tmp_path):
     [
         ("run", "--trace", "{}/nowhere/t.json"),
         ("run", "--trace", "{}"),
+        ("run", "--trace", os.devnull),
         ("trace", "-o", "{}/nowhere/t.json"),
         ("score", "--tokens", "1", "--logits", "{}/nowhere/l.npy"),
     ],

@@ -51,7 +51,7 @@ def test_a_text_stands_for_a_value(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "title", "sentence"),
     [
-        ("n_gpu_layers", "many", "-ngl cannot be many.", "It must be a whole number."),
+        ("n_gpu_layers", "many", "-ngl cannot be many.", "It must be a whole number, all or auto."),
         ("n_batch", "0", "-b cannot be 0.", "It must be at least 1."),
         ("top_p", "1.5", "--top-p cannot be 1.5.", "It must be at most 1."),
         ("temperature", "nan", "--temp cannot be nan.", "It must be at least 0."),

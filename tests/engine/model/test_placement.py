@@ -192,6 +192,11 @@ def test_none_and_the_cpu_are_no_device_beside_it(wanted):
     assert choose_devices([gpu(), CPU], wanted) == ()
 
 
+def test_a_device_named_twice_is_refused():
+    with pytest.raises(PlacementError, match="GPU0 is named twice"):
+        choose_devices([gpu(), CPU], ("GPU0", "gpu0"))
+
+
 def test_an_unknown_device_is_answered_with_those_that_exist():
     with pytest.raises(PlacementError) as caught:
         choose_devices([gpu(), CPU], ("GPU7",))

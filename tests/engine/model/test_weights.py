@@ -138,6 +138,20 @@ def test_a_missing_tensor_is_named(tmp_path, name):
     assert refused(tmp_path, tensors).title == f"The model has no tensor {name}."
 
 
+@pytest.mark.parametrize("name", ["blk.2.attn_q.weight", "blk.0.attn_q.scale", "stray"])
+def test_a_tensor_that_no_layer_uses_is_named(tmp_path, name):
+    error = refused(tmp_path, {**shapes(), name: (N_EMBD, N_EMBD)})
+
+    assert error.title == f"The model has the tensor {name}, which no layer uses."
+    assert "llama.block_count = 2" in error.sentence
+
+
+def test_the_first_of_several_unused_tensors_is_named(tmp_path):
+    error = refused(tmp_path, {**shapes(), "blk.2.a": (1,), "blk.2.b": (1,), "blk.2.c": (1,)})
+
+    assert error.title == "The model has the tensor blk.2.a and 2 others, which no layer uses."
+
+
 def test_a_tensor_of_another_shape_is_named_with_both(tmp_path):
     error = refused(tmp_path, {**shapes(), "blk.1.ffn_up.weight": (N_EMBD, N_FF + 32)})
 
