@@ -34,12 +34,6 @@ from PySide6 import QtCore, QtGui, QtWidgets
 app = QtGui.QGuiApplication(sys.argv[:1])
 print(QtCore.qVersion(), app.platformName(), len(QtGui.QFontDatabase.families()))
 """
-OPENCL_PROBE = """
-import pyopencl
-for platform in pyopencl.get_platforms():
-    for device in platform.get_devices():
-        print(device.name.strip(), "on", platform.name.strip())
-"""
 ANSWER = "splitscope-answer"
 
 

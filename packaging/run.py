@@ -9,6 +9,7 @@ run.py       the commands
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -242,23 +243,33 @@ def may_have_screen(environment: dict[str, str]) -> bool:
 
 def prepare_opencl(environment: dict[str, str]) -> None:
     """Find an OpenCL device, or install PoCL so that there is a GPU device to show."""
-    devices = opencl_devices(environment)
+    devices, why_not = opencl_devices(environment)
     if not devices:
         machine.apt_install(machine.OPENCL_PACKAGES, "no OpenCL driver, which the demo's GPU needs")
-        devices = opencl_devices(environment)
+        devices, why_not = opencl_devices(environment)
     if not devices:
         say("no OpenCL driver: trying the one that pip has (PoCL)")
         install_optional("pocl", environment)
-        devices = opencl_devices(environment)
+        devices, why_not = opencl_devices(environment)
     if devices:
         say(f"OpenCL devices: {len(devices)} ({'; '.join(devices)})")
-    else:
-        say("OpenCL devices: 0, no driver is here or could be installed; going on without")
+        return
+    say("OpenCL devices: 0; going on without: the demo is planned with a GPU on paper")
+    for reason in why_not:
+        say(reason)
 
 
-def opencl_devices(environment: dict[str, str]) -> list[str]:
-    """Return one line a device."""
-    return machine.probe(str(PYTHON), machine.OPENCL_PROBE, environment)[0]
+def opencl_devices(environment: dict[str, str]) -> tuple[list[str], list[str]]:
+    """Return the devices that the engine can use, and why it cannot use others."""
+    command = [str(PYTHON), "-m", "engine", "devices", "--json"]
+    status, output = machine.ask(command, environment, folder=ROOT)
+    lines = output.splitlines()
+    if status or not lines:
+        return [], lines[-1:]
+    answer = json.loads(lines[-1])
+    devices = [d["description"] for d in answer["devices"] if d["type"] != "CPU"]
+    left_out = [item for item in answer["unavailable"] if not item["hidden"]]
+    return devices, [f"{item['name']}: {item['reason']}. {item['hint']}" for item in left_out]
 
 
 def fetch_demo(environment: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ REG_NAME = "OpenCL"
 NO_PLATFORM = "no OpenCL platform found"
 NO_PLATFORM_HINT = (
     "Install a driver of the graphics card, or a software driver: apt install pocl-opencl-icd, "
-    "or pip install 'splitscope[pocl]'."
+    "or the one that pip has: .venv/bin/pip install -e '.[pocl]'."
 )
 CHECK_HINT = (
     "Install another driver, for example: apt install pocl-opencl-icd. The one that pip brings "
