@@ -9,6 +9,7 @@ models    item models over plans and traces
 commands  every action: menu, key, tooltip, from one table
 views     one folder a view: widget and pure helpers
 shell     main window, toolbar, answer, messages, controller
+screen    whether a window can be opened here
 main      create_app and the command line of the window
 headless  the demo without a screen
 """

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication
 
 from app.bridge.bridge import Bridge
 from app.bridge.engine_host import EngineHost
+from app.screen import no_screen
 from app.shell.controller import Controller, unexpected_message
 from app.shell.exception_log import ExceptionLog, start_logging
 from app.shell.main_window import MainWindow
@@ -26,6 +27,9 @@ from engine.service.messages import DEMO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+MAX_PX = 16_384
+"""More than any screen has; a picture this large takes 1 GiB."""
 
 ALIVE_TICK_MS = 250
 """How often Python gets a turn while Qt waits, so that Ctrl+C in a terminal ends the window."""
@@ -104,6 +108,13 @@ def _application() -> QApplication:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the window; gives back its exit code."""
     args = _parser().parse_args(argv)
+    problem = no_screen()
+    if problem:
+        sys.stderr.write(
+            f"No window can be opened here ({problem}). Use: python -m app --headless-demo, or "
+            "python -m engine --help\n"
+        )
+        return 1
     start_logging()
     app = create_app(exec_app=False)
     exceptions = ExceptionLog(app.qt)
@@ -153,8 +164,18 @@ def _apply(args: argparse.Namespace, app: App) -> None:
     elif args.file:
         app.controller.open(args.file)
     if args.screenshot:
-        shot = Screenshot(app.controller, app.window, args.screenshot, after_run=args.after_run)
-        shot.taken.connect(app.qt.quit)
+        shot = Screenshot(
+            app.controller, app.window, args.screenshot,
+            opens_model=bool(args.demo or args.file), after_run=args.after_run,
+        )  # fmt: skip
+        shot.ended.connect(_end_with)
+
+
+def _end_with(problem: str) -> None:
+    """End the window; with a problem, say it in the terminal and end with 1."""
+    if problem:
+        sys.stderr.write(f"{problem}\n")
+    QApplication.exit(1 if problem else 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -179,4 +200,7 @@ def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
     if not (width.isdecimal() and height.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text} is not a size such as 1280x720")
-    return int(width), int(height)
+    size = int(width), int(height)
+    if not all(1 <= px <= MAX_PX for px in size):
+        raise argparse.ArgumentTypeError(f"{text}: each side has 1 to {MAX_PX} pixels")
+    return size

@@ -26,7 +26,8 @@ def key_sheet(
         for spec in listed:
             left.pop(spec.id)
         parts.append(_table(title, listed))
-    parts.append(_table("More", left.values()))
+    if left:
+        parts.append(_table("More", left.values()))
     for title, rows in pane_keys:
         lines = [f"| {keys} | {words} |" for keys, words in rows]
         parts.append("\n".join([f"## {title}", "", "| Keys | |", "|---|---|", *lines]))

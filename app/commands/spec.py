@@ -22,6 +22,10 @@ class Need(enum.Flag):
     """Something runs that can be stopped."""
     TRACE = enum.auto()
     """A run was recorded."""
+    HELD = enum.auto()
+    """The engine still holds what it recorded."""
+    PROMPT = enum.auto()
+    """There is a prompt."""
     ENGINE = enum.auto()
     """The engine answers."""
 
@@ -33,7 +37,9 @@ WHY_NOT: dict[Need, str] = {
     Need.RUNNABLE: "the file does not hold the weights",
     Need.IDLE: "applies when the run has ended",
     Need.BUSY: "nothing is running",
+    Need.PROMPT: "the prompt is empty",
     Need.TRACE: "nothing measured yet",
+    Need.HELD: "the engine that recorded this run has ended; run again",
 }
 """Why a command is disabled, in the order in which it is said."""
 

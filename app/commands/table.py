@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from app.commands.spec import SEPARATOR, ActionSpec, Need
 
-_RUN = Need.ENGINE | Need.MODEL | Need.PLAN | Need.RUNNABLE | Need.IDLE
+_RUN = Need.ENGINE | Need.MODEL | Need.PLAN | Need.RUNNABLE | Need.IDLE | Need.PROMPT
 _OPEN = Need.ENGINE | Need.IDLE
+_EXPORT = Need.ENGINE | Need.TRACE | Need.HELD | Need.IDLE
 
 ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("open", "Open…", "Open a GGUF file", ("Ctrl+O",), _OPEN, "open"),
@@ -28,6 +29,9 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("next_pane", "Next pane", "Go to the next pane", ("F6",)),
     ActionSpec("previous_pane", "Previous pane", "Go to the pane before", ("Shift+F6",)),
     ActionSpec(
+        "menu_bar", "Menus", "Go to the menus; Alt and a letter opens one of them", ("F10",)
+    ),
+    ActionSpec(
         "theme_system", "As the system", "Follow the system's colours", checkable=True,
         group="theme",
     ),
@@ -45,12 +49,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec("restart_engine", "Restart engine", "End the engine's process and start it anew"),
     ActionSpec(
-        "export", "Export trace…", "Write the recorded run for Perfetto", ("Ctrl+E",),
-        Need.ENGINE | Need.TRACE | Need.IDLE, "export",
+        "export", "Export trace…", "Write the recorded run for Perfetto", ("Ctrl+E",), _EXPORT,
+        "export",
     ),
     ActionSpec(
         "export_chrome", "Export as Chrome trace…", "Write the recorded run as Chrome JSON",
-        needs=Need.ENGINE | Need.TRACE | Need.IDLE,
+        needs=_EXPORT,
     ),
     ActionSpec("manual", "Manual", "What the window shows, in one page", ("F1",)),
     ActionSpec("keys", "Keys", "Every command and its keys", ("?", "Ctrl+F1")),
@@ -69,7 +73,7 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "View",
         (
             "batch_prompt", "batch_token", SEPARATOR, PANES, "next_pane", "previous_pane",
-            SEPARATOR, THEME, "reset_layout",
+            "menu_bar", SEPARATOR, THEME, "reset_layout",
         ),
     ),
     ("Run", ("run", "stop", SEPARATOR, "op_offload", SEPARATOR, "restart_engine")),
@@ -93,7 +97,8 @@ PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         "Timeline",
         (
             ("W and S, + and -, or Ctrl and the wheel", "Zoom"),
-            ("A and D, Left and Right", "Pan"),
+            ("the wheel", "Scroll the lanes; zoom where all of them are in view"),
+            ("A and D, Left and Right, or Shift and the wheel", "Pan"),
             ("F", "Show the selection; again: the whole run"),
             ("0", "Show the whole run"),
             (", and .", "The slice before, the next slice of the lane"),
@@ -101,8 +106,17 @@ PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Esc", "End the range, then the selection"),
         ),
     ),
-    ("Layers and memory", (("Arrows", "The next layer, the next part of a bar"),)),
-    ("Splits", (("Up and Down", "The next split"), ("Enter", "Unfold or fold alike layers"))),
+    (
+        "Layers and memory",
+        (
+            ("Arrows", "The next layer, the next part of a bar"),
+            ("Home and End", "The first layer, the last layer"),
+        ),
+    ),
+    (
+        "Splits",
+        (("Up and Down", "The next split"), ("Enter or Space", "Unfold or fold alike layers")),
+    ),
 )
 """Keys that only act while their pane has the focus; the panes handle them themselves."""
 

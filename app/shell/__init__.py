@@ -29,6 +29,7 @@ tensor_page      TensorPage: what a file holds that cannot be planned
 run_panel        RunPanel: prompt, text, speed
 job_row          JobRow: a job's name and count
 status           StatusBar
+file_dialog      FileDialog: asks for a file and looks at names only
 help_window      HelpWindow: the manual and the key sheet
 screenshot       Screenshot: a picture of the window
 exception_log    ExceptionLog: an unhandled exception becomes a message

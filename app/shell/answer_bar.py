@@ -11,6 +11,7 @@ from app.shell.answer_text import (
     Clauses,
     live_clauses,
     no_plan,
+    offload_clause,
     plan_clauses,
     plan_tooltip,
     run_clauses,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from app.state.app_state import AppState
     from app.theme.theme import Theme
+    from engine.core.table import PlanSetTable
 
 HEIGHT_PX = 36
 PADDING_PX = 14
@@ -75,13 +77,13 @@ class AnswerBar(QToolBar):
         if state.run.state is not RunState.IDLE:
             self.label.set_clauses(live_clauses(state.run), plans.prompt.devices, note)
         elif state.run_is_newest and state.diff is None:
-            self._show_run(paper)
+            self._show_run(plans, paper)
         else:
             is_change = state.diff is not None
             clauses = plan_clauses(plans, state.batch, is_change=is_change)
             self.label.set_clauses(clauses, plans.prompt.devices, note)
 
-    def _show_run(self, paper: list[str]) -> None:
+    def _show_run(self, plans: PlanSetTable, paper: list[str]) -> None:
         """Sums over spans are made once a trace."""
         state = self._state
         summary = state.run.summary
@@ -91,6 +93,7 @@ class AnswerBar(QToolBar):
         if key != self._run_key:
             spans = None if state.trace is None else state.trace.spans()
             self._run_key = key
-            self._run_clauses = run_clauses(summary, plan, spans, paper)
+            note = offload_clause(plans, plan, len(summary.prompt_tokens))
+            self._run_clauses = run_clauses(summary, plan, spans, paper, note=note)
         devices = () if plan is None else plan.devices
         self.label.set_clauses(self._run_clauses, devices, RUN_NOTE)

@@ -11,7 +11,7 @@ import numpy as np
 
 from app.theme.colours import is_on_paper
 from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
-from engine.core.devices import DeviceType
+from engine.core.devices import CUDA_MIN_BATCH, DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
 from engine.trace.metrics import StepSummary, summaries, total_parts
@@ -118,11 +118,16 @@ def live_clauses(run: RunInfo) -> Clauses:
 
 
 def run_clauses(
-    summary: RunSummary, plan: PlanTable | None, spans: Spans | None, paper: Sequence[str] = ()
+    summary: RunSummary,
+    plan: PlanTable | None,
+    spans: Spans | None,
+    paper: Sequence[str] = (),
+    *,
+    note: str = "",
 ) -> Clauses:
     """The answer after a run. `plan` is the prompt's, for the names of lanes.
 
-    `paper` names devices that were planned with and are not here.
+    `paper` names devices that were planned with and are not here; `note` is one more clause.
     """
     clauses = [
         f"Prompt **{rate_text(summary.prefill_tokens_per_s)}** "
@@ -139,10 +144,29 @@ def run_clauses(
     if paper and plan is not None:
         ran_on = " and ".join(row.name for row in plan.devices)
         clauses.insert(0, f"Ran on the **{ran_on}**: {' and '.join(paper)} is on paper.")
+    if note:
+        clauses.append(note)
     shares = {} if spans is None else prompt_shares(spans)
     if shares and plan is not None:
         clauses += _shares_clauses(shares, plan)
     return tuple(clauses)
+
+
+def offload_clause(plans: PlanSetTable, plan: PlanTable | None, n_tokens: int) -> str:
+    """That a prompt of `n_tokens` was too short for op_offload; empty where it was not.
+
+    Also where there is nothing to offload: `plan`, the one that ran, has no GPU, or it has all
+    layers.
+    """
+    options = plans.options
+    has_gpu = plan is not None and any(d.type is not DeviceType.CPU for d in plan.devices)
+    has_cpu_layers = 0 <= options.n_gpu_layers < plans.n_layers
+    if not (options.op_offload and has_gpu and has_cpu_layers and n_tokens < CUDA_MIN_BATCH):
+        return ""
+    return (
+        f"op_offload had no effect: {plural(n_tokens, 'token')}, the rule starts at "
+        f"{CUDA_MIN_BATCH}."
+    )
 
 
 COPIES, WAITS, PLANNING, REST = -1, -2, -3, -4

@@ -19,7 +19,7 @@ from app.shell.messages import (
 )
 from app.shell.planning import Planning
 from app.shell.running import Running
-from engine.core.summary import RunState
+from engine.core.summary import RunState, StopReason
 from engine.service.messages import (
     DEMO,
     PROTOCOL,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from app.bridge.bridge import Bridge
-    from app.state.app_state import AppState
+    from app.state.app_state import AppState, RunInfo
     from engine.service.messages import Answer
 
 log = logging.getLogger(__name__)
@@ -205,9 +205,7 @@ class Controller(QObject):
             return "opening"
         if self.running.is_running:
             return "running"
-        if self.state.run.summary is not None:
-            return f"run finished {_time_of_day()}"
-        return self._ready_words
+        return ended_words(self.state.run) or self._ready_words
 
 
 def unexpected_message(title: str, details: str) -> Message:
@@ -221,5 +219,13 @@ def unexpected_message(title: str, details: str) -> Message:
     )
 
 
+def ended_words(run: RunInfo) -> str:
+    """How the last run ended, and when; empty without one."""
+    if run.summary is None or run.ended_at is None:
+        return ""
+    is_stopped = run.summary.stop_reason is StopReason.STOPPED
+    return f"run {'stopped' if is_stopped else 'finished'} {run.ended_at:%H:%M:%S}"
+
+
 def _time_of_day() -> str:
-    return datetime.now().astimezone().strftime("%H:%M:%S")
+    return f"{datetime.now().astimezone():%H:%M:%S}"

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, QWidget
 
@@ -30,7 +30,6 @@ from app.theme.fonts import SMALL_PX, general_font
 from engine.core.plan import Batch
 
 if TYPE_CHECKING:
-    from PySide6.QtCore import QMimeData
     from PySide6.QtGui import (
         QCloseEvent,
         QDragEnterEvent,
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
 
 MIN_PX = (1024, 640)
 DEFAULT_PX = (1280, 800)
+FRAME_PX = (16, 48)
+"""What a window manager may add; it says so only once the window is shown."""
+
 TITLE = "Splitscope"
 
 
@@ -64,7 +66,7 @@ class MainWindow(QMainWindow):
         self.setObjectName("main_window")
         self.setWindowTitle(TITLE)
         self.setMinimumSize(*MIN_PX)
-        self.resize(*DEFAULT_PX)
+        self.resize(first_size(self.screen().availableSize()))
         self.setAcceptDrops(True)
         self.setFont(general_font(SMALL_PX))
         self.commands = WindowCommands(self, controller, theme, settings)
@@ -118,7 +120,7 @@ class MainWindow(QMainWindow):
     def _make_menus(self) -> None:
         self.recent_menu = QMenu("Open recent", self)
         for title, ids in MENUS:
-            menu = self.menuBar().addMenu(title)
+            menu = self.menuBar().addMenu(f"&{title}")
             for action_id in ids:
                 if action_id == RECENT:
                     menu.addMenu(self.recent_menu)
@@ -139,6 +141,7 @@ class MainWindow(QMainWindow):
         controller.planning.opened.connect(self._on_opened)
         controller.planning.undo_stack.indexChanged.connect(self._refresh_undo)
         controller.running.started.connect(self._on_run_started)
+        self.run_panel.prompt.textChanged.connect(self._refresh_facts)
         for signal in (state.plans_changed, state.run_changed, state.trace_changed):
             signal.connect(self._refresh_facts)
         for signal in (state.model_changed, state.plans_changed):
@@ -252,7 +255,9 @@ class MainWindow(QMainWindow):
             (Need.MODEL, state.model is not None),
             (Need.PLAN, state.plans is not None),
             (Need.RUNNABLE, state.model is not None and not state.model.run_problem),
-            (Need.TRACE, controller.running.has_trace),
+            (Need.TRACE, state.trace is not None and state.trace.n_spans > 0),
+            (Need.HELD, controller.running.has_trace),
+            (Need.PROMPT, bool(self.run_panel.prompt.toPlainText().strip())),
         )
         for need, is_so in held:
             facts |= need if is_so else Need.NOTHING
@@ -283,8 +288,8 @@ class MainWindow(QMainWindow):
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Take files; what is no model is said when it is dropped."""
-        if _dropped_paths(event.mimeData()):
-            event.acceptProposedAction()
+        if event.mimeData().hasUrls():
+            _accept_copy(event)
             self.welcome.set_drop_over(True)
 
     def dragLeaveEvent(self, event: QDragLeaveEvent) -> None:
@@ -294,13 +299,11 @@ class MainWindow(QMainWindow):
     def dropEvent(self, event: QDropEvent) -> None:
         """Open it, or say why not."""
         self.welcome.set_drop_over(False)
-        paths = _dropped_paths(event.mimeData())
-        if not paths:
-            return
-        event.acceptProposedAction()
-        problem = dropped_message(paths)
+        _accept_copy(event)
+        urls = event.mimeData().urls()
+        problem = dropped_message([url.toLocalFile() for url in urls])
         if problem is None:
-            self._controller.open(paths[0])
+            self._controller.open(urls[0].toLocalFile())
         else:
             self.messages.show_message(problem)
 
@@ -316,6 +319,12 @@ class MainWindow(QMainWindow):
         return go_to_next(self.tab_panes(), self, step=1 if next else -1)
 
 
-def _dropped_paths(data: QMimeData) -> list[str]:
-    """The paths of dropped files and folders."""
-    return [url.toLocalFile() for url in data.urls() if url.isLocalFile()]
+def first_size(available: QSize) -> QSize:
+    """The size of a window that has none yet: with its frame it fits on the screen."""
+    return QSize(*DEFAULT_PX).boundedTo(available - QSize(*FRAME_PX)).expandedTo(QSize(*MIN_PX))
+
+
+def _accept_copy(event: QDropEvent) -> None:
+    """Take a file as a copy: a move would ask the other program to delete it."""
+    event.setDropAction(Qt.DropAction.CopyAction)
+    event.accept()

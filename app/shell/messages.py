@@ -70,12 +70,22 @@ def waiting_message(path: str, until: str) -> Message:
 
 
 def dropped_message(paths: Sequence[str]) -> Message | None:
-    """Why what was dropped cannot be opened; None for one file."""
+    """Why what was dropped cannot be opened; None for one file of this computer.
+
+    The path of what is elsewhere is empty.
+    """
     if len(paths) > 1:
         return Message(
             f"{len(paths)} files were dropped.",
             "One model is open at a time.",
             "Drop one GGUF file.",
+            topic="model",
+        )
+    if not paths or not paths[0]:
+        return Message(
+            "What was dropped is no file of this computer.",
+            "A model is opened from a file.",
+            "Download it and drop the GGUF file.",
             topic="model",
         )
     path = Path(paths[0])

@@ -20,10 +20,9 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 from app.shell.change_text import change_note, change_title
 from app.shell.first_selection import first_node
 from app.shell.messages import failed_message, model_message
-from app.state.app_state import DiffMode, RunInfo, Selection
+from app.state.app_state import DiffMode
 from app.state.settings import RecentFile
 from engine.core.options import Options
-from engine.core.plan import Batch
 from engine.core.summary import RunState
 from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
 
@@ -268,14 +267,7 @@ class Planning(QObject):
         self.undo_stack.clear()
         self._drag_from = None
         state = self._state
-        state.set_diff(None)
-        state.select(Selection())
-        state.met_plans.clear()
-        state.set_trace(None)
-        state.set_run(RunInfo())
-        state.set_plans(None)
         state.set_model(model)
-        state.set_batch(Batch.PROMPT)
         state.set_plans(plans)
         if plans is not None:
             state.select_node(first_node(plans.prompt))

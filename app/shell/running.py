@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -162,6 +163,7 @@ class Running(QObject):
             prefill_tokens_per_s=summary.prefill_tokens_per_s,
             decode_tokens_per_s=summary.decode_tokens_per_s,
             summary=summary,
+            ended_at=datetime.now().astimezone(),
         )
         self._finish()
         if self._state.diff is None:

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 
 from app.commands.keys import key_sheet
 from app.commands.table import ACTIONS, MENUS, PANE_KEYS, THEME_MENU
+from app.shell.file_dialog import FileDialog
 from app.shell.help_window import HelpWindow
 from app.theme.theme import ThemeChoice
 from engine.core.plan import Batch
@@ -31,6 +32,7 @@ _TRACE_FILES = {
     TraceFormat.PERFETTO: ("run.pftrace", "Perfetto traces (*.pftrace)"),
     TraceFormat.CHROME: ("run.json", "Chrome traces (*.json)"),
 }
+"""A name to begin with and what else is listed; the ending of the chosen name decides."""
 
 
 class WindowCommands(QObject):
@@ -60,6 +62,7 @@ class WindowCommands(QObject):
             "batch_token": self.show_token,
             "next_pane": self.next_pane,
             "previous_pane": self.previous_pane,
+            "menu_bar": self.go_to_menus,
             "theme_system": self.follow_system,
             "theme_light": self.use_light,
             "theme_dark": self.use_dark,
@@ -82,10 +85,9 @@ class WindowCommands(QObject):
         """Ask which file to open."""
         recent = self._settings.recent
         folder = str(Path(recent[0].path).parent) if recent else str(Path.home())
-        dialog = QFileDialog(self._window, "Open a model", folder, GGUF_FILTER)
+        dialog = FileDialog(self._window, "Open a model", folder, GGUF_FILTER)
         dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
         dialog.fileSelected.connect(self._controller.open)
-        dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
     def open_demo(self) -> None:
@@ -108,19 +110,19 @@ class WindowCommands(QObject):
 
     def _ask_for_export(self, trace_format: TraceFormat) -> None:
         name, file_filter = _TRACE_FILES[trace_format]
-        dialog = QFileDialog(self._window, "Export trace", str(Path.home() / name), file_filter)
-        dialog.setObjectName(trace_format.value)
+        folder = self._settings.export_folder
+        dialog = FileDialog(self._window, "Export trace", folder, f"{file_filter};;All files (*)")
         dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
         dialog.setDefaultSuffix(Path(name).suffix[1:])
         dialog.selectFile(name)
-        dialog.fileSelected.connect(self._export_to)
-        dialog.finished.connect(dialog.deleteLater)
+        dialog.fileSelected.connect(self.export_to)
         dialog.open()
 
-    def _export_to(self, path: str) -> None:
-        dialog = self.sender()
-        assert dialog is not None
-        self._controller.running.export(Path(path), TraceFormat(dialog.objectName()))
+    def export_to(self, chosen: str) -> None:
+        """Write the trace in the format of the file's ending, Perfetto's for an unknown one."""
+        path = Path(chosen)
+        self._settings.export_folder = str(path.parent)
+        self._controller.running.export(path, trace_format_of(path))
 
     # Edit and view.
 
@@ -147,6 +149,12 @@ class WindowCommands(QObject):
     def previous_pane(self) -> None:
         """Give the pane before the focus."""
         self._go_to_pane(-1)
+
+    def go_to_menus(self) -> None:
+        """Give the menus the focus; arrow keys walk through them."""
+        menus = self._window.menuBar()
+        menus.setFocus(Qt.FocusReason.MenuBarFocusReason)
+        menus.setActiveAction(menus.actions()[0])
 
     def _go_to_pane(self, step: int) -> None:
         panes = self._window.panes()
@@ -211,6 +219,11 @@ class WindowCommands(QObject):
         if self._help is None:
             self._help = HelpWindow(self._window)
         return self._help
+
+
+def trace_format_of(path: Path) -> TraceFormat:
+    """The format of a file's ending."""
+    return TraceFormat.CHROME if path.suffix.lower() == ".json" else TraceFormat.PERFETTO
 
 
 def command_line(path: str, args: list[str]) -> str:

@@ -15,6 +15,8 @@ from engine.core.plan import Batch, NodeKey
 from engine.core.summary import DeviceSummary, ModelSummary, RunState, RunSummary
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from engine.core.devices import Unavailable
     from engine.core.options import Options
     from engine.core.table import PlanSetTable, PlanTable
@@ -61,6 +63,8 @@ class RunInfo:
     prefill_tokens_per_s: float = 0.0
     decode_tokens_per_s: float = 0.0
     summary: RunSummary | None = None
+    ended_at: datetime | None = None
+    """When it ended, local time; None for one without a summary."""
 
 
 class AppState(QObject):
@@ -96,8 +100,25 @@ class AppState(QObject):
         self.engine_text = "engine starting"
 
     def set_model(self, model: ModelSummary | None) -> None:
-        """The open model."""
+        """The open model; what belongs to the one before goes with it.
+
+        Nothing is said before all of it is so: no listener sees a run without its model.
+        """
+        is_other_batch = self.batch is not Batch.PROMPT
         self.model = model
+        self.plans, self.shown_plan, self.diff = None, None, None
+        self.selection, self.batch = Selection(), Batch.PROMPT
+        self.run, self.trace, self._run_options = RunInfo(), None, None
+        self.run_is_newest = False
+        self.met_plans.clear()
+        self.diff_changed.emit(None)
+        self.selection_changed.emit(self.selection)
+        self.trace_changed.emit(None)
+        self.run_changed.emit(self.run)
+        if is_other_batch:
+            self.batch_changed.emit(self.batch)
+        self.plans_changed.emit(None)
+        self.shown_plan_changed.emit(None)
         self.model_changed.emit(model)
 
     def set_devices(
@@ -123,8 +144,8 @@ class AppState(QObject):
         self.show_newest_plan()
 
     def show_newest_plan(self) -> None:
-        """Show the plan of the batch switch: the one that ran, unless options changed since."""
-        plan = self.plan_that_ran(self.batch) if self.run_is_newest else None
+        """Show the plan of the batch switch: the one that ran or runs, unless options changed."""
+        plan = self.plan_that_ran(self.batch) if self.run_is_newest else self._running_plan()
         if plan is None and self.plans is not None:
             plan = self.plans.plan(self.batch)
         self.show_plan(plan)
@@ -150,8 +171,17 @@ class AppState(QObject):
         return self.met_plans.get(plan_id)
 
     def add_met_plan(self, plan: PlanTable) -> None:
-        """A plan that the run met."""
+        """A plan that the run met; the first of its batch is shown, except in a difference."""
+        is_run_shown = any(self.shown_plan is met for met in self.met_plans.values())
         self.met_plans[plan.plan_id] = plan
+        if self.diff is None and not is_run_shown and self._running_plan() is plan:
+            self.show_plan(plan)
+
+    def _running_plan(self) -> PlanTable | None:
+        """The plan of the batch switch that the run in progress met first."""
+        if self.run.state is RunState.IDLE or not self._ran_as_planned():
+            return None
+        return next((p for p in self.met_plans.values() if p.batch is self.batch), None)
 
     def set_diff(self, diff: DiffMode | None) -> None:
         """Enter, change or leave difference mode."""

@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QByteArray, QSettings
 
 from app.theme.theme import ThemeChoice
 from engine import paths
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +78,16 @@ class Settings:
     @n_predict.setter
     def n_predict(self, n: int) -> None:
         self._values.setValue("n_predict", n)
+
+    @property
+    def export_folder(self) -> str:
+        """Where a trace was written last; the home folder while there is no such place."""
+        folder = Path(str(self._values.value("export_folder", "")))
+        return str(folder if folder.is_absolute() and folder.is_dir() else Path.home())
+
+    @export_folder.setter
+    def export_folder(self, folder: str) -> None:
+        self._values.setValue("export_folder", folder)
 
     @property
     def geometry(self) -> QByteArray | None:

@@ -47,6 +47,37 @@ def test_the_command_line_takes_a_picture_of_a_file(tmp_path):
     assert (QImage(str(path)).width(), QImage(str(path)).height()) == (1280, 720)
 
 
+@pytest.mark.e2e
+def test_a_file_that_is_no_model_ends_a_picture_with_its_message(tmp_path):
+    model = tmp_path / "bad.gguf"
+    model.write_bytes(b"not a model")
+
+    done = start("-m", "app", str(model), "--screenshot", str(tmp_path / "x.png"))
+
+    assert done.returncode == 1
+    assert "Cannot open bad.gguf" in done.stderr
+    assert not (tmp_path / "x.png").exists()
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("name", "why"), [("gone/x.png", "No such file"), ("picture", "Unsupported image format")]
+)
+def test_a_picture_that_cannot_be_written_ends_with_its_reason(tmp_path, name, why):
+    done = start("-m", "app", "--screenshot", str(tmp_path / name))
+
+    assert done.returncode == 1
+    assert why in done.stderr
+
+
+@pytest.mark.parametrize("size", ["99999x99999", "0x600", "16385x10"])
+def test_a_size_no_screen_has_is_refused(capsys, size):
+    with pytest.raises(SystemExit):
+        main(["--size", size])
+
+    assert f"{size}: each side has 1 to 16384 pixels" in capsys.readouterr().err
+
+
 def test_an_unknown_size_is_refused_with_an_example(capsys):
     with pytest.raises(SystemExit):
         main(["--size", "large"])

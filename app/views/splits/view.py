@@ -58,6 +58,7 @@ class SplitsView(QWidget):
         self._state, self._theme = state, theme
         self._syncing = False
         self.model = SplitsModel(self)
+        self._order = (self.model.column, self.model.descending)
         self.table = SplitTable(theme, self)
         self.table.setModel(self.model)
         self._empty = QLabel("Open a model to see its splits.", self)
@@ -133,6 +134,10 @@ class SplitsView(QWidget):
         )
         self.table.lay_out()
         self._show_selection(scroll=False)
+        order = (self.model.column, self.model.descending)
+        if order != self._order:
+            self._order = order
+            self.table.scrollToTop()
         self.dock_title_changed.emit(self.dock_title)
 
     def _on_theme(self, _palette: object) -> None:
@@ -154,10 +159,10 @@ class SplitsView(QWidget):
         if row < 0:
             self.table.clearSelection()
         elif row != self.table.currentIndex().row() or not self.table.selectedIndexes():
-            index = self.model.index(row, Column.ID)
-            self.table.setCurrentIndex(index)
-            if scroll:
-                self.table.scrollTo(index)
+            # Qt scrolls to a current row by itself.
+            self.table.setAutoScroll(scroll)
+            self.table.setCurrentIndex(self.model.index(row, Column.ID))
+            self.table.setAutoScroll(True)
         self._syncing = False
 
     def _on_rows(self, _selected: object, _deselected: object) -> None:

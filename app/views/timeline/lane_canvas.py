@@ -75,6 +75,8 @@ class LaneCanvas(Canvas):
         self._dragged = False
         self.paint_s = 0.0
         """What the last background took."""
+        self.scrolls = False
+        """Whether there are more lanes than are in view: then a plain wheel scrolls them."""
         self.setAccessibleName("Timeline")
 
     # What Canvas asks.
@@ -180,11 +182,12 @@ class LaneCanvas(Canvas):
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: D102 - Qt calls it
         steps = event.angleDelta().y() / _WHEEL_UNITS
         sideways = event.angleDelta().x() / _WHEEL_UNITS
-        if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+        is_zoom = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if not is_zoom and (sideways or event.modifiers() & Qt.KeyboardModifier.ShiftModifier):
+            self.panned.emit(-(sideways or steps) * 0.1 * self._scene.view.span)
+        elif is_zoom or not self.scrolls:
             at = self._scene.view.t_of(event.position().x(), self.width())
             self.zoomed.emit(ZOOM_STEP**steps, at)
-        elif sideways or event.modifiers() & Qt.KeyboardModifier.ShiftModifier:
-            self.panned.emit(-(sideways or steps) * 0.1 * self._scene.view.span)
         else:
             event.ignore()
             return

@@ -12,13 +12,13 @@ from app.theme.colours import Hatch
 from app.theme.fonts import TINY_PX, fixed_font, general_font
 from app.theme.paint import elide_middle, hatch_brush
 from app.views.canvas import RectBatch
-from app.views.timeline.lanes import SMALL_PX, PlacedLane
 from app.views.timeline.slices import Slices, rects, zigzag_rects
 from app.views.timeline.store import LaneKind
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QPainter
 
+    from app.views.timeline.lanes import PlacedLane
     from app.views.timeline.scene import Scene
 
 TEXT_PAD_PX = 5
@@ -76,7 +76,7 @@ def paint_names(painter: QPainter, scene: Scene, lane: PlacedLane, slices: Slice
         room = float(slices.x1[i]) - left - TEXT_PAD_PX
         name = _fitting_name(scene.name(row), name_metrics, room)
         figure = _fitting_figures(scene.figures(row), figure_metrics, room)
-        if lane.height <= SMALL_PX:
+        if lane.height < 2 * name_metrics.height():
             figure = "" if name else figure
         lines = [(text, font) for text, font in ((name, names), (figure, figures)) if text]
         line_px = name_metrics.height()

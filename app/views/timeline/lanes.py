@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 DEVICE_PX = 52
 SMALL_PX = 28
+LEAST_DEVICE_PX = 28
+LEAST_SMALL_PX = 14
+SUBTITLE_FROM_PX = 34
+"""A head has two lines from here on."""
+
 GAP_PX = 6
 LEAST_GAP_PX = 2
 HEAD_PX = 116
@@ -41,15 +47,22 @@ def place_lanes(
 ) -> tuple[PlacedLane, ...]:
     """Devices with the copies into them, the CPU last; `targets` are devices copied into.
 
-    Gaps shrink where `height` is short; lanes do not.
+    Where `height` is short gaps shrink first, then lanes, down to where a name still fits.
     """
     specs = _specs(devices, targets)
+    if not specs:
+        return ()
     total = sum(lane_px for *_, lane_px in specs)
-    gap = min(max((height - total) / max(len(specs), 1), LEAST_GAP_PX), GAP_PX)
+    n_gaps = len(specs) - 0.5
+    gap = min(max((height - LEAST_GAP_PX - total) / n_gaps, LEAST_GAP_PX), GAP_PX)
+    room = height - LEAST_GAP_PX - n_gaps * gap
     placed = []
     y = gap / 2
-    for key, title, subtitle, lane_px in specs:
-        placed.append(PlacedLane(key, title, subtitle, y, lane_px))
+    for key, title, subtitle, full_px in specs:
+        least_px = LEAST_DEVICE_PX if full_px == DEVICE_PX else LEAST_SMALL_PX
+        lane_px = min(max(math.floor(full_px * room / total + 1e-6), least_px), full_px)
+        words = subtitle if lane_px >= SUBTITLE_FROM_PX else ""
+        placed.append(PlacedLane(key, title, words, y, lane_px))
         y += lane_px + gap
     return tuple(placed)
 

@@ -75,12 +75,12 @@ def check_text(check: SumCheck) -> str:
         terms.append(f"planning {_ms(planning)}")
     if rest:
         terms.append(f"between splits {_ms(rest)}")
-    return f"{' + '.join(terms)} = {_ms(wall)}{SPACE}ms wall, {check.word}"
+    return f"{' + '.join(terms)} = {_ms(wall)}{SPACE}ms, {check.word}"
 
 
 def lost_text(n_lost: int) -> str:
     """How complete the records are."""
-    return f"{plural(n_lost, 'record')} lost"
+    return f"{plural(n_lost, 'record')} lost" if n_lost else "0 lost"
 
 
 def _copies_word(n: int) -> str:

@@ -333,6 +333,7 @@ class TimelineView(QWidget):
         needed = round(lanes_height(scene.lanes))
         self.lanes.setMinimumHeight(needed)
         self.heads.setMinimumHeight(needed)
+        self.lanes.scrolls = needed > height
 
     def _refresh(self) -> None:
         for part in (self.overview, self.ruler, self.heads, self.lanes):
@@ -352,7 +353,7 @@ class TimelineView(QWidget):
             self.check.setText("this step has not ended" if check is None else check_text(check))
         n_lost = 0 if trace is None else trace.lost
         self.lost.setText(lost_text(n_lost))
-        self.lost.setToolTip("Times come from one event a split and one a copy")
+        self.lost.setToolTip("Records that found the recorder full")
         role = "alert" if n_lost else "tiny"
         if self.lost.property("role") != role:
             self.lost.setProperty("role", role)

@@ -6,7 +6,7 @@ from PySide6.QtCore import QObject
 from app.commands.actions import ActionSet, tooltip
 from app.commands.keys import key_sheet
 from app.commands.spec import ActionSpec, Need
-from app.commands.table import ACTIONS, MENUS, PANES, RECENT, THEME, THEME_MENU
+from app.commands.table import ACTIONS, MENUS, PANE_KEYS, PANES, RECENT, THEME, THEME_MENU
 from app.theme.theme import Theme, ThemeChoice
 
 RUN = ActionSpec("run", "Run", "Run the prompt", ("F5",), Need.MODEL | Need.IDLE)
@@ -82,3 +82,17 @@ def test_the_key_sheet_has_every_command_and_every_key():
     assert all(spec.text.rstrip("…") in sheet for spec in ACTIONS)
     assert "Ctrl+O" in sheet
     assert "Shift+F5 or Esc" in sheet
+
+
+def test_the_key_sheet_has_no_empty_part():
+    sheet = key_sheet(ACTIONS, [*MENUS, ("Theme", THEME_MENU)], PANE_KEYS)
+
+    tables = [part for part in sheet.split("## ")[1:] if part]
+    assert all(len(table.strip().splitlines()) > 3 for table in tables)
+
+
+def test_a_prompt_and_an_engine_that_holds_the_run_are_asked_for():
+    run, export = (next(s for s in ACTIONS if s.id == name) for name in ("run", "export"))
+
+    assert tooltip(run, Need.PROMPT) == "Run the prompt (F5): the prompt is empty"
+    assert tooltip(export, Need.HELD & export.needs).endswith("has ended; run again")

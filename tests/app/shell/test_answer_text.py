@@ -12,6 +12,7 @@ from app.shell.answer_text import (
     fit_clause,
     live_clauses,
     no_plan,
+    offload_clause,
     paper_clause,
     plan_clauses,
     plan_tooltip,
@@ -26,7 +27,7 @@ from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
 from engine.core.summary import RunState, RunSummary, StopReason
 from engine.core.table import DeviceRow
 from tests.app.models import paper_run
-from tests.app.shell.test_words import MODEL
+from tests.app.shell.test_words import MODEL, plain
 
 MIB = 2**20
 
@@ -194,3 +195,22 @@ def test_after_a_run_the_answer_says_where_it_ran():
 
 def test_a_file_without_a_plan_has_an_answer_too():
     assert words(no_plan(MODEL)) == "No plan for llama. Listed below: 1 tensor, 92.10 MiB."
+
+
+@pytest.mark.parametrize(
+    ("n_gpu_layers", "op_offload", "n_tokens", "is_said"),
+    [
+        (15, True, 31, True),
+        (15, True, 32, False),
+        (15, False, 31, False),
+        (-1, True, 31, False),
+    ],
+)
+def test_a_prompt_too_short_for_op_offload_says_so(n_gpu_layers, op_offload, n_tokens, is_said):
+    plans = paper_run.plans(n_gpu_layers, op_offload=op_offload)
+
+    clause = offload_clause(plans, plans.prompt, n_tokens)
+
+    expected = "op_offload had no effect: 31 tokens, the rule starts at 32."
+    assert plain(clause) == (expected if is_said else "")
+    assert (clause in run_clauses(SUMMARY, plans.prompt, None, note=clause)) is is_said

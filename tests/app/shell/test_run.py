@@ -152,6 +152,39 @@ def test_esc_stops_a_run_and_then_ends_the_selection(opened, qtbot):
     assert opened.state.selection == Selection()
 
 
+def test_another_model_after_a_run_has_nothing_of_that_run(opened, qtbot):
+    other = golden.header("smollm2-135m-q4_1")
+    run(opened, qtbot)
+
+    opened.controller.open(str(other))
+    qtbot.waitUntil(lambda: opened.state.model.path == str(other), timeout=TIMEOUT_MS)
+
+    assert opened.state.run.summary is None
+    assert opened.state.met_plans == {}
+    assert not opened.window.actions_["export"].isEnabled()
+    assert "936 operations" in opened.window.answer.label.plain_text
+
+
+def test_the_end_of_a_run_keeps_its_time_when_options_change(opened, qtbot):
+    run(opened, qtbot)
+    ended = f"run finished {opened.state.run.ended_at:%H:%M:%S}"
+    assert opened.state.engine_text == ended
+    opened.state.set_engine_text("")
+
+    opened.window.toolbar.offload_switch.click()
+    qtbot.waitUntil(lambda: bool(opened.state.engine_text), timeout=TIMEOUT_MS)
+
+    assert opened.state.engine_text == ended
+
+
+def test_an_empty_prompt_is_not_run(opened):
+    opened.window.run_panel.prompt.setPlainText(" \n")
+
+    button = opened.window.run_panel.run_button
+    assert not button.isEnabled()
+    assert button.toolTip().endswith("the prompt is empty")
+
+
 def test_a_stopped_run_keeps_what_it_made(opened, qtbot):
     opened.window.run_panel.n_predict.setValue(400)
     opened.window.actions_["run"].trigger()
@@ -163,6 +196,7 @@ def test_a_stopped_run_keeps_what_it_made(opened, qtbot):
     summary = opened.state.run.summary
     assert summary.stop_reason is StopReason.STOPPED
     assert 2 < len(summary.tokens) < 400
+    assert opened.state.engine_text.startswith("run stopped ")
     assert "Stopped after" in opened.window.answer.label.plain_text
     opened.window.run_panel.n_predict.setValue(3)
     run(opened, qtbot)
@@ -217,7 +251,9 @@ def test_a_death_during_a_run_keeps_what_was_recorded_and_the_run_can_be_repeate
     assert "generated tokens" in message.title
     assert message.sentence.startswith("What the run recorded so far is kept")
     assert opened.state.trace.n_spans > 0
-    assert not opened.window.actions_["export"].isEnabled()
+    export = opened.window.actions_["export"]
+    assert not export.isEnabled()
+    assert export.toolTip().endswith("the engine that recorded this run has ended; run again")
     assert opened.window.actions_["run"].isEnabled()
     assert opened.state.plans.options == opened.controller.planning.options
     assert all(plan_id < 0 for plan_id in opened.state.met_plans)

@@ -113,12 +113,14 @@ def test_a_dropped_model_is_opened(ready_app, qtbot):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(str(path))])
     drop = QDropEvent(
-        QPointF(10, 10), Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton,
-        Qt.KeyboardModifier.NoModifier,
+        QPointF(10, 10), Qt.DropAction.CopyAction | Qt.DropAction.MoveAction, data,
+        Qt.MouseButton.LeftButton, Qt.KeyboardModifier.ShiftModifier,
     )  # fmt: skip
+    drop.setDropAction(Qt.DropAction.MoveAction)
 
     ready_app.window.dropEvent(drop)
 
+    assert drop.dropAction() is Qt.DropAction.CopyAction
     qtbot.waitUntil(lambda: ready_app.state.plans is not None, timeout=TIMEOUT_MS)
     assert ready_app.state.model.path == str(path)
 
@@ -301,6 +303,15 @@ def test_f6_walks_through_the_panes(opened, qtbot):
 
     assert window.toolbar.isAncestorOf(seen[0])
     assert len(set(seen)) > 1
+
+
+def test_every_menu_has_a_letter_of_its_own_and_f10_goes_to_them(ready_app):
+    menus = ready_app.window.menuBar()
+
+    letters = [action.text().partition("&")[2][0] for action in menus.actions()]
+    assert len(set(letters)) == len(letters) == 6
+    ready_app.window.actions_["menu_bar"].trigger()
+    assert menus.activeAction() is menus.actions()[0]
 
 
 def test_help_shows_the_manual_and_every_key(ready_app):

@@ -5,9 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import QSize
 
+from app.shell.controller import ended_words
 from app.shell.first_selection import first_node
 from app.shell.job_row import count_text
+from app.shell.main_window import first_size
 from app.shell.markup import joined, to_html, to_plain
 from app.shell.messages import (
     died_message,
@@ -20,14 +23,21 @@ from app.shell.messages import (
 from app.shell.run_panel import DEMO_PROMPT, counts_text, speeds_text
 from app.shell.status_text import file_title, measured_text, status_facts
 from app.shell.welcome import absence_words, device_words, when_text
-from app.shell.window_commands import command_line
+from app.shell.window_commands import command_line, trace_format_of
 from app.state.app_state import AppState, RunInfo
 from app.theme.colours import LIGHT, device_style
 from app.theme.text import SPACE, THIN
 from engine.core.devices import DeviceType, Unavailable
 from engine.core.options import Options
-from engine.core.summary import DeviceSummary, ModelSummary, Progress, TensorSummary
-from engine.service.messages import EngineDied, Exported, Failed
+from engine.core.summary import (
+    DeviceSummary,
+    ModelSummary,
+    Progress,
+    RunSummary,
+    StopReason,
+    TensorSummary,
+)
+from engine.service.messages import EngineDied, Exported, Failed, TraceFormat
 from tests.app.models import paper_run
 
 MODEL = ModelSummary(
@@ -245,4 +255,40 @@ def test_one_dropped_file_is_no_problem_a_folder_and_two_files_are(tmp_path):
 
     assert dropped_message([str(file)]) is None
     assert dropped_message([str(file), str(file)]).title == "2 files were dropped."
+    assert dropped_message([""]).title == "What was dropped is no file of this computer."
     assert dropped_message([str(tmp_path)]).title == f"{tmp_path.name} is a folder."
+
+
+@pytest.mark.parametrize(
+    ("name", "trace_format"),
+    [
+        ("run.json", TraceFormat.CHROME),
+        ("RUN.JSON", TraceFormat.CHROME),
+        ("run.pftrace", TraceFormat.PERFETTO),
+        ("run", TraceFormat.PERFETTO),
+    ],
+)
+def test_the_ending_of_a_trace_decides_its_format(name, trace_format):
+    assert trace_format_of(Path(name)) is trace_format
+
+
+def test_the_end_of_a_run_has_its_own_time_and_says_whether_it_was_stopped():
+    ended_at = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+    run = RunInfo(summary=run_summary(StopReason.LENGTH), ended_at=ended_at)
+    stopped = replace(run, summary=run_summary(StopReason.STOPPED))
+
+    assert ended_words(run) == "run finished 07:08:09"
+    assert ended_words(stopped) == "run stopped 07:08:09"
+    assert ended_words(RunInfo()) == ""
+
+
+def run_summary(reason):
+    return RunSummary("hello", (1,), (3,), "x", reason, 1.0, 2.0, 5, (4,), 1, 2, (), ())
+
+
+@pytest.mark.parametrize(
+    ("screen", "size"),
+    [((1920, 1080), (1280, 800)), ((1280, 800), (1264, 752)), ((800, 600), (1024, 640))],
+)
+def test_the_first_window_fits_on_the_screen_with_its_frame(screen, size):
+    assert first_size(QSize(*screen)).toTuple() == size

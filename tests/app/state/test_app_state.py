@@ -2,9 +2,9 @@
 
 import pytest
 
-from app.state.app_state import AppState, RunInfo, Selection
+from app.state.app_state import AppState, DiffMode, RunInfo, Selection
 from engine.core.plan import Batch
-from engine.core.summary import RunSummary, StopReason
+from engine.core.summary import RunState, RunSummary, StopReason
 from tests.app.models import paper_run
 
 
@@ -43,6 +43,59 @@ def test_after_a_run_its_plans_are_shown_until_options_change(state):
 
     state.set_plans(plans)
     state.set_batch(Batch.PROMPT)
+    assert state.shown_plan is plans.prompt
+
+
+def test_another_model_ends_everything_of_the_one_before_at_once(state):
+    plans = paper_run.plans()
+    state.set_plans(plans)
+    state.add_met_plan(plans.prompt)
+    state.set_batch(Batch.TOKEN)
+    state.set_run(RunInfo(summary=summary(plans)))
+    state.set_trace(paper_run.run_on_paper(plans, 1))
+    state.set_diff(DiffMode(plans, plans, "x"))
+    state.select_node(3)
+    seen = []
+    for signal in (state.diff_changed, state.selection_changed, state.trace_changed,
+                   state.run_changed, state.batch_changed, state.plans_changed,
+                   state.shown_plan_changed, state.model_changed):  # fmt: skip
+        signal.connect(lambda _value: seen.append(everything(state)))
+
+    state.set_model(None)
+
+    nothing = (None, None, None, Selection(), Batch.PROMPT, RunInfo(), None, False, {})
+    assert seen == [nothing] * 8
+
+
+def everything(state):
+    return (
+        state.plans, state.shown_plan, state.diff, state.selection, state.batch, state.run,
+        state.trace, state.run_is_newest, dict(state.met_plans),
+    )  # fmt: skip
+
+
+def test_the_plan_that_runs_is_shown_as_soon_as_it_is_met(state):
+    plans, ran = paper_run.plans(), paper_run.plans(op_offload=False)
+    state.set_plans(plans)
+    state.set_run(RunInfo(state=RunState.PROMPT))
+
+    state.add_met_plan(ran.prompt)
+    assert state.shown_plan is ran.prompt
+
+    state.set_batch(Batch.TOKEN)
+    assert state.shown_plan is plans.token
+    state.add_met_plan(ran.token)
+    assert state.shown_plan is ran.token
+
+
+def test_a_difference_stays_when_a_run_meets_a_plan(state):
+    plans, ran = paper_run.plans(), paper_run.plans(op_offload=False)
+    state.set_plans(plans)
+    state.set_run(RunInfo(state=RunState.PROMPT))
+    state.set_diff(DiffMode(plans, plans, "x"))
+
+    state.add_met_plan(ran.prompt)
+
     assert state.shown_plan is plans.prompt
 
 

@@ -1,6 +1,7 @@
 """What is remembered comes back; what cannot be read is dropped with a warning."""
 
 import logging
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QByteArray
@@ -51,6 +52,16 @@ def test_a_bad_value_is_dropped_with_a_warning(tmp_path, caplog, lines):
 
     assert values == (ThemeChoice.SYSTEM, DEFAULT_N_PREDICT, ())
     assert lines.partition("=")[0] in caplog.text
+
+
+def test_the_folder_of_exports_is_remembered_while_it_is_there(settings, tmp_path):
+    assert settings.export_folder == str(Path.home())
+
+    settings.export_folder = str(tmp_path)
+    assert settings.export_folder == str(tmp_path)
+
+    settings.export_folder = str(tmp_path / "gone")
+    assert settings.export_folder == str(Path.home())
 
 
 def test_a_layout_of_another_version_is_not_used(tmp_path):

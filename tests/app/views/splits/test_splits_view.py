@@ -85,6 +85,18 @@ def test_a_run_sorts_slowest_first_and_adds_a_column(view, state, qtbot):
     assert not view.table.isColumnHidden(Column.MS)
 
 
+def test_times_that_arrive_show_the_slowest_and_not_the_selected_split(view, state, qtbot):
+    state.select(Selection(split_id=0))
+
+    state.set_trace(paper_run.run_on_paper(paper_run.plans(), 3))
+    qtbot.waitUntil(lambda: view.model.times is not None)
+
+    assert selected_split(view) == 0
+    assert view.model.row_of(0) > 20
+    assert view.table.verticalScrollBar().value() == 0
+    assert view.table.rowAt(0) == 0
+
+
 def test_nodes_give_way_to_names_where_the_table_is_narrow(view, state, qtbot):
     state.set_trace(paper_run.run_on_paper(paper_run.plans()))
     qtbot.waitUntil(lambda: view.model.times is not None)

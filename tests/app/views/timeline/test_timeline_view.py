@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
 
 from app.state.app_state import AppState, RunInfo, Selection
 from app.theme.theme import Theme, ThemeChoice
@@ -138,6 +139,34 @@ def test_comma_and_period_step_along_the_lane(measured, state, qtbot):
     assert state.selection.split_id == 99
 
 
+def wheel(view, steps, modifiers=Qt.KeyboardModifier.NoModifier):
+    at = QPointF(view.lanes.width() / 2, 10)
+    event = QWheelEvent(
+        at, view.lanes.mapToGlobal(at), QPoint(), QPoint(0, 120 * steps),
+        Qt.MouseButton.NoButton, modifiers, Qt.ScrollPhase.NoScrollPhase, False,
+    )  # fmt: skip
+    view.lanes.wheelEvent(event)
+    return event
+
+
+def test_a_plain_wheel_zooms_where_all_lanes_are_in_view(measured):
+    before = measured.scene.view
+
+    wheel(measured, 2)
+
+    assert measured.scene.view.span < before.span
+
+
+def test_a_plain_wheel_scrolls_lanes_that_are_not_all_in_view(measured):
+    measured.resize(1280, 150)
+    before = measured.scene.view
+
+    event = wheel(measured, 2)
+
+    assert not event.isAccepted()
+    assert measured.scene.view == before
+
+
 def test_brackets_follow_the_flow(measured, state, qtbot):
     frame_split(measured, state, 99)
 
@@ -208,11 +237,11 @@ def test_marks_are_drawn_where_they_happened(measured, state):
 
 
 def test_the_sum_check_follows_the_selection(measured, state):
-    assert measured.check.text().endswith("wall, prompt")
+    assert measured.check.text().endswith("ms, prompt")
 
     state.select(Selection(split_id=0, step=4))
 
-    assert measured.check.text().endswith("wall, token step 4")
+    assert measured.check.text().endswith("ms, token step 4")
 
 
 def test_lost_records_turn_to_an_alert(view, state):
