@@ -8,9 +8,7 @@ import sys
 
 import pytest
 
-LAST_LINE = re.compile(
-    r"demo ok: (\d+) splits, (\d+\.\d) tokens/s, trace and picture in (.+)/"
-)
+LAST_LINE = re.compile(r"demo ok: (\d+) splits, (\d+\.\d) tokens/s, trace and picture in (.+)/")
 
 
 @pytest.mark.e2e
