@@ -36,7 +36,7 @@ def _node_data(table: PlanTable, node_id: int) -> dict[str, Any]:
         "name": table.name[slot],
         "ne": [int(n) for n in table.ne[slot]],
         "type": table.type_label(slot),
-        "backend": table.devices[int(table.backend[slot])].name,
+        "backend": table.devices[int(table.backend[slot])].stream,
         "cause": table.tag(slot),
         "pass": table.cause(slot).kind.step,
         "split": int(table.split[node_id]),
@@ -48,7 +48,7 @@ def splits_data(table: PlanTable) -> list[dict[str, Any]]:
     return [
         {
             "id": split_id,
-            "backend": table.devices[int(row["backend"])].name,
+            "backend": table.devices[int(row["backend"])].stream,
             "start": int(row["start"]),
             "stop": int(row["stop"]),
             "reason": table.split_reason(split_id).name.lower(),

@@ -46,6 +46,16 @@ def test_every_spelling_of_llama_cpp_is_taken(cli):
     assert (prompt["n_tokens"], prompt["n_kv"], prompt["flash_attn"]) == (64, 512, True)
 
 
+def test_a_backend_has_the_name_of_its_stream_as_in_real_logs(cli):
+    rpc = "RPC0:gpu:24105:preset=rpc,buft=RPC0[127.0.0.1:50052],offload=32"
+
+    plan = cli("plan", nano(), "--virtual", rpc, "-ngl", 2, "--json").json["prompt"]
+
+    names = {"RPC0[127.0.0.1:50052]", "CPU"}
+    assert {node["backend"] for node in plan["nodes"]} == names
+    assert {split["backend"] for split in plan["splits"]} == names
+
+
 @pytest.mark.parametrize("name", ["--devices", "--device", "-dev"])
 @pytest.mark.parametrize("value", ["cpu", "none", "CPU"])
 def test_the_cpu_is_always_there_and_may_be_alone(cli, name, value):
