@@ -73,6 +73,7 @@ class DockArea(QMainWindow):
         self.setCentralWidget(self.graph)
         self.views: dict[str, QWidget] = {GRAPH: self.graph, RUN: run_panel}
         self.docks = {spec.name: self._add_dock(spec.name) for spec in DOCKS}
+        self._timeline: QWidget | None = None
         self._sides_px: tuple[int, int] | None = None
         """The design's widths for the size that the area has had last."""
         self._restored_width_px: int | None = None
@@ -174,11 +175,19 @@ class DockArea(QMainWindow):
         if TIMELINE in self.views:
             return
         dock = self.docks["bottom_dock"]
-        view = self._make(TIMELINE, self._state, self._theme, dock)
+        view = self._made_timeline()
         self.views[TIMELINE] = view
         dock.add_view("Timeline", view, at=0)
         dock.show_view(view)
         self._apply_heights()
+
+    def _made_timeline(self) -> QWidget:
+        """The timeline, made before it is shown: a run's first spans have no time for that."""
+        if self._timeline is None:
+            dock = self.docks["bottom_dock"]
+            self._timeline = self._make(TIMELINE, self._state, self._theme, dock)
+            self._timeline.hide()
+        return self._timeline
 
     def show_why(self) -> None:
         """Bring the Why card to the front."""
@@ -187,6 +196,7 @@ class DockArea(QMainWindow):
     def _on_model(self, _model: object) -> None:
         """More layers take more rows of the strip, once the plan is here."""
         QTimer.singleShot(0, self._apply_heights)
+        QTimer.singleShot(0, self._made_timeline)
 
     def _on_selection(self, selection: Selection) -> None:
         if selection != Selection():

@@ -48,15 +48,15 @@ class MeasuredApplication(QApplication):
     def notify(self, receiver: QObject, event: QEvent) -> bool:
         if self._depth or not self.is_measuring:
             return super().notify(receiver, event)
+        # Named first: an event may delete its receiver.
+        what = f"{event.type().name} to {type(receiver).__name__} {receiver.objectName()}"
         self._depth += 1
         start_ns = time.thread_time_ns()
         try:
             return super().notify(receiver, event)
         finally:
             self._depth -= 1
-            busy_ms = (time.thread_time_ns() - start_ns) / 1e6
-            what = f"{event.type().name} to {type(receiver).__name__} {receiver.objectName()}"
-            self.events.append((busy_ms, what))
+            self.events.append(((time.thread_time_ns() - start_ns) / 1e6, what))
 
 
 class Bench(QObject):
