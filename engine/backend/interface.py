@@ -167,10 +167,15 @@ class SplitGraph:
 
     def place_of(self, tensor: Tensor) -> Place:
         """Where the first byte of `tensor` is."""
-        if tensor.view_src is None:
-            return self.places[tensor]
-        base = self.places[tensor.view_src]
-        return Place(base.buffer, base.offset + tensor.view_offs)
+        return locate(tensor, self.places)
+
+
+def locate(tensor: Tensor, places: Mapping[Tensor, Place]) -> Place:
+    """Where the first byte of `tensor` is: a view lies in its source, at its offset."""
+    if tensor.view_src is None:
+        return places[tensor]
+    base = places[tensor.view_src]
+    return Place(base.buffer, base.offset + tensor.view_offs)
 
 
 class Backend(ABC):

@@ -28,7 +28,7 @@ from engine.trace.records import HOST_LANE, SpanKind, StepKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.backend.interface import Backend, BufferType, Device
+    from engine.backend.interface import Backend, BufferType, Device, Place
     from engine.core.devices import BackendView
     from engine.core.summary import OnProgress, StopAsked
     from engine.gguf.reader import GgufFile
@@ -44,6 +44,8 @@ class ReadyGraph:
 
     planned: PlannedGraph
     allocated: AllocatedGraph
+    logits_backend_id: int
+    logits_place: Place
 
 
 class ModelContext:
@@ -178,7 +180,7 @@ class ModelContext:
         batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
         planned = self.planner.plan(batch, shape)
         allocated = self._live_scheduler().alloc_graph(planned.plan, self._resident.places)
-        self._ready = ReadyGraph(planned, allocated)
+        self._ready = _ready_graph(planned, allocated)
         self._on_plan(planned.plan)
         self.recorder.span(
             SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
@@ -221,13 +223,9 @@ class ModelContext:
         }
 
     def _read_logits(self, ready: ReadyGraph) -> Logits:
-        plan = ready.planned.plan
-        node_id = plan.graph.nodes.index(ready.planned.built.logits)
-        backend_id = plan.trace.final.backend_ids[len(plan.graph.leafs) + node_id]
         logits = np.empty(self.planner.hparams.n_vocab, np.float32)
-        place = ready.allocated.place_of(plan.run.nodes[node_id])
-        backend = self._backends[backend_id]
-        backend.get_tensor_async(place, logits.view(np.uint8))
+        backend = self._backends[ready.logits_backend_id]
+        backend.get_tensor_async(ready.logits_place, logits.view(np.uint8))
         backend.synchronize()
         return logits
 
@@ -253,3 +251,15 @@ class ModelContext:
             self._scheduler.dispose()
             self._scheduler = None
         self._resident.release()
+
+
+def _ready_graph(planned: PlannedGraph, allocated: AllocatedGraph) -> ReadyGraph:
+    """The graph with the place of its logits, looked up once and not for every token."""
+    plan = planned.plan
+    node_id = plan.graph.nodes.index(planned.built.logits)
+    return ReadyGraph(
+        planned,
+        allocated,
+        logits_backend_id=plan.trace.final.backend_ids[len(plan.graph.leafs) + node_id],
+        logits_place=allocated.place_of(plan.run.nodes[node_id]),
+    )

@@ -63,11 +63,8 @@ class ModelPlacement:
         spots = [
             MemorySpot(accel, accel.buft) for accel in self.accels if accel.buft != self.cpu.buft
         ]
-        pinned = next((d.host_buft for d in self.devices if d.host_buft is not None), None)
-        if pinned is not None:
-            owner = next(d for d in self.devices if d.host_buft is not None)
-            spots.append(MemorySpot(owner, pinned))
-        return [*spots, MemorySpot(self.cpu, self.cpu.buft)]
+        pinned = [MemorySpot(d, d.host_buft) for d in self.devices if d.host_buft is not None]
+        return [*spots, *pinned[:1], MemorySpot(self.cpu, self.cpu.buft)]
 
     def device_spots(self, device: DeviceFacts) -> list[MemorySpot]:
         """Where a weight of a device's layer may go, best first."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
-from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph
+from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph, locate
 from engine.core.devices import BufferUsage
 from engine.errors import Stopped
 from engine.sched.execute import compute_splits
@@ -29,10 +29,7 @@ class AllocatedGraph:
 
     def place_of(self, tensor: Tensor) -> Place:
         """Where a leaf of the plan, or a node of its run graph, is."""
-        if tensor.view_src is None:
-            return self.places[tensor]
-        base = self.places[tensor.view_src]
-        return Place(base.buffer, base.offset + tensor.view_offs)
+        return locate(tensor, self.places)
 
 
 class Scheduler:

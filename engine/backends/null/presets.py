@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core.devices import (
@@ -50,31 +51,22 @@ def plain(name: str, free_bytes: int) -> DeviceFacts:
 
 def rpc(name: str, free_bytes: int) -> DeviceFacts:
     """A GPU behind ggml's RPC: asynchronous, with events, no pinned memory, no offload."""
-    return DeviceFacts(
-        name=name,
+    return replace(
+        plain(name, free_bytes),
         description="an RPC server on paper",
-        type=DeviceType.GPU,
         reg="RPC",
         buft=BufferTypeFacts(name, alignment=32),
-        rules=TableRules(bufts=frozenset({name})),
-        memory_free=free_bytes,
-        memory_total=free_bytes,
         caps=DeviceCaps(asynchronous=True, events=True),
     )
 
 
 def cuda(name: str, free_bytes: int) -> DeviceFacts:
     """A CUDA card: pinned memory, events, offload from 32 rows on, quantised rows padded to 512."""
-    return DeviceFacts(
-        name=name,
+    return replace(
+        _card(name, free_bytes),
         description="a CUDA card on paper",
-        type=DeviceType.GPU,
         reg="CUDA",
         buft=BufferTypeFacts(name, alignment=128, pad_row_elems=512),
-        rules=TableRules(bufts=frozenset({name}), offload_min_batch=CUDA_MIN_BATCH),
-        memory_free=free_bytes,
-        memory_total=free_bytes,
-        caps=DeviceCaps(asynchronous=True, host_buffer=True, events=True),
         host_buft=BufferTypeFacts("CUDA_Host", alignment=32, is_host=True),
     )
 
@@ -82,17 +74,21 @@ def cuda(name: str, free_bytes: int) -> DeviceFacts:
 def vulkan(name: str, free_bytes: int) -> DeviceFacts:
     """A Vulkan card: pinned memory, events, offload from 32 rows on, buffers up to 1 GiB."""
     gib = 1024 * MIB
-    return DeviceFacts(
-        name=name,
+    return replace(
+        _card(name, free_bytes),
         description="a Vulkan card on paper",
-        type=DeviceType.GPU,
         reg="Vulkan",
         buft=BufferTypeFacts(name, alignment=16, max_bytes=gib),
-        rules=TableRules(bufts=frozenset({name}), offload_min_batch=CUDA_MIN_BATCH),
-        memory_free=free_bytes,
-        memory_total=free_bytes,
-        caps=DeviceCaps(asynchronous=True, host_buffer=True, events=True),
         host_buft=BufferTypeFacts("Vulkan_Host", alignment=64, max_bytes=gib, is_host=True),
+    )
+
+
+def _card(name: str, free_bytes: int) -> DeviceFacts:
+    """What CUDA and Vulkan cards have in common."""
+    return replace(
+        plain(name, free_bytes),
+        rules=TableRules(bufts=frozenset({name}), offload_min_batch=CUDA_MIN_BATCH),
+        caps=DeviceCaps(asynchronous=True, host_buffer=True, events=True),
     )
 
 
