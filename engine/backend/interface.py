@@ -260,6 +260,10 @@ class Device(ABC):
         """(optional) Pinned host memory."""
         return None
 
+    def extra_buffer_types(self) -> tuple[BufferType, ...]:
+        """(optional) Further memory for weights, in the order of `facts.extra_bufts`."""
+        return ()
+
     def buffer_from_host_ptr(self, memory: Bytes, name: str) -> Buffer | None:
         """(optional) Memory that exists (a mapped file) as a buffer of type `name`."""
         del memory, name

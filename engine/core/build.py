@@ -7,6 +7,8 @@ Names of derived tensors follow ggml: "X (view)", "X (reshaped)", "X (permuted)"
 from __future__ import annotations
 
 from engine.core.ops import (
+    ArgsortParams,
+    ClampParams,
     FlashAttnParams,
     GluOp,
     GluParams,
@@ -69,6 +71,11 @@ def rms_norm(x: Tensor, eps: float) -> Tensor:
 def scale(x: Tensor, factor: float, bias: float = 0.0) -> Tensor:
     """Product of x and factor, plus bias."""
     return _new(Op.SCALE, x.ne, (x,), ScaleParams(factor, bias), tensor_type=x.type)
+
+
+def clamp(x: Tensor, low: float, high: float) -> Tensor:
+    """Elements of x moved into [low, high]."""
+    return _new(Op.CLAMP, x.ne, (x,), ClampParams(low, high), tensor_type=x.type)
 
 
 def unary(x: Tensor, kind: UnaryOp) -> Tensor:
@@ -179,9 +186,10 @@ def transpose(x: Tensor) -> Tensor:
     return result
 
 
-def argsort(x: Tensor) -> Tensor:
+def argsort(x: Tensor, *, descending: bool = False) -> Tensor:
     """Indices i32 that sort each row."""
-    return _new(Op.ARGSORT, x.ne, (x,), tensor_type=TensorType.I32)
+    params = ArgsortParams(descending)
+    return _new(Op.ARGSORT, x.ne, (x,), params, tensor_type=TensorType.I32)
 
 
 def sum_rows(x: Tensor) -> Tensor:

@@ -99,7 +99,8 @@ class DeviceFacts:
     backends is used once. `features` are CPU features such as "AVX2". `software` is set for a
     device that computes on the CPU (PoCL), with the words to show. `stream` names its backend
     where that differs from the device (RPC). `copies_async`: it queues copies from another device
-    that does so too.
+    that does so too. `extra_bufts` are further kinds of memory for weights, best first, such as
+    the CPU's CPU_REPACK.
     """
 
     name: str
@@ -117,6 +118,7 @@ class DeviceFacts:
     software: str = ""
     stream: str = ""
     copies_async: bool = False
+    extra_bufts: tuple[BufferTypeFacts, ...] = ()
 
     @property
     def stream_name(self) -> str:

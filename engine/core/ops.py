@@ -16,6 +16,7 @@ class Op(enum.StrEnum):
     MUL = "MUL"
     DIV = "DIV"
     SCALE = "SCALE"
+    CLAMP = "CLAMP"
     CONT = "CONT"
     CPY = "CPY"
     RESHAPE = "RESHAPE"
@@ -41,12 +42,14 @@ class UnaryOp(enum.StrEnum):
 
     SILU = "SILU"
     GELU = "GELU"
+    TANH = "TANH"
 
 
 class GluOp(enum.StrEnum):
-    """What a GLU node computes: `swiglu` is silu(src0) * src1."""
+    """What a GLU node computes: SWIGLU is silu(gate) * up, GEGLU gelu(gate) * up."""
 
     SWIGLU = "SWIGLU"
+    GEGLU = "GEGLU"
 
 
 VIEW_OPS = frozenset({Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE})
@@ -56,8 +59,8 @@ EMPTY_OPS = VIEW_OPS | {Op.NONE}
 """Operations that a backend skips."""
 
 INPLACE_OPS = frozenset(
-    {Op.SCALE, Op.ADD, Op.ADD_ID, Op.SUB, Op.MUL, Op.DIV, Op.UNARY, Op.ROPE, Op.RMS_NORM}
-    | {Op.SOFT_MAX}
+    {Op.SCALE, Op.CLAMP, Op.ADD, Op.ADD_ID, Op.SUB, Op.MUL, Op.DIV, Op.UNARY, Op.ROPE}
+    | {Op.RMS_NORM, Op.SOFT_MAX}
 )
 """Operations whose result may take the memory of a source (SCHED.md 14.4)."""
 
@@ -82,6 +85,21 @@ class ScaleParams:
 
     scale: float
     bias: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClampParams:
+    """CLAMP: y = min(max(x, low), high)."""
+
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArgsortParams:
+    """ARGSORT: the order of the indices."""
+
+    descending: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +159,8 @@ class GluParams:
 OpParams = (
     NormParams
     | ScaleParams
+    | ClampParams
+    | ArgsortParams
     | MatmulParams
     | SoftMaxParams
     | FlashAttnParams

