@@ -120,8 +120,9 @@ class _State:
 class _Planner:
     """One walk over a graph. Source: SCHED.md 14.2, 14.3."""
 
-    def __init__(self, bufts: Sequence[BufferTypeFacts]) -> None:
+    def __init__(self, bufts: Sequence[BufferTypeFacts], inplace_ops: frozenset[Op]) -> None:
         self.bufts = bufts
+        self.inplace_ops = inplace_ops
         by_type: dict[BufferTypeFacts, ChunkAllocator] = {}
         self.allocators = [
             by_type.setdefault(
@@ -168,7 +169,7 @@ class _Planner:
         if state.allocated or tensor.view_src is not None or tensor.buffer is not None:
             return
         state.allocated = True
-        if tensor.op in INPLACE_OPS and self._take_parents_place(tensor, state):
+        if tensor.op in self.inplace_ops and self._take_parents_place(tensor, state):
             return
         state.buffer_id = backend_id
         n_bytes = self.bufts[backend_id].alloc_bytes(tensor)
@@ -221,9 +222,17 @@ class _Planner:
         return Allocation(state.buffer_id, state.chunk, state.offset, size_max)
 
 
-def plan_allocation(graph: AllocGraph, bufts: Sequence[BufferTypeFacts]) -> AllocationPlan:
-    """Offsets for every tensor of `graph`; `bufts[b]` is backend b's compute buffer type."""
-    planner = _Planner(bufts)
+def plan_allocation(
+    graph: AllocGraph,
+    bufts: Sequence[BufferTypeFacts],
+    *,
+    inplace_ops: frozenset[Op] = INPLACE_OPS,
+) -> AllocationPlan:
+    """Offsets for every tensor of `graph`; `bufts[b]` is backend b's compute buffer type.
+
+    `inplace_ops` are operations whose result may take a source's memory.
+    """
+    planner = _Planner(bufts, inplace_ops)
     planner.run(graph)
     return AllocationPlan(
         nodes=tuple(

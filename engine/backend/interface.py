@@ -16,8 +16,9 @@ Example, the whole life of a split:
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy.typing as npt
 from engine.core.devices import BufferTypeFacts, BufferUsage, DeviceFacts, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.core.tensor import Tensor
 
@@ -118,6 +119,13 @@ class Buffer(ABC):
         """(optional) Address of the first byte in host memory, 0 where there is none."""
         return 0
 
+    def init_tensor(self, offset: int, tensor: Tensor) -> None:
+        """(optional) Say which tensor lies at `offset`, once, before it is written.
+
+        For memory that stores some tensors otherwise than they come, such as interleaved weights.
+        """
+        del offset, tensor
+
     @abstractmethod
     def set_tensor(self, offset: int, data: Bytes) -> Event:
         """Write `data` at `offset`; has returned when the source may be reused."""
@@ -160,10 +168,11 @@ class SplitGraph:
     change while the split lives.
     """
 
-    uid: int
     nodes: tuple[Tensor, ...]
     places: Mapping[Tensor, Place]
     program: Any = None
+    uid: int = field(default_factory=itertools.count(1).__next__)
+    """A number no other split graph of this process has: backends may keep work by it."""
 
     def place_of(self, tensor: Tensor) -> Place:
         """Where the first byte of `tensor` is."""
@@ -232,6 +241,15 @@ class Backend(ABC):
     def prepare(self, on_progress: Callable[[int, int, str], None] | None = None) -> None:
         """(optional) Compile what a run needs; `on_progress(done, total, name)` on each step."""
         del on_progress
+
+    def prepare_for(
+        self,
+        nodes: Iterable[Tensor],
+        on_progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        """(optional) The same for a run of these nodes only; by default everything."""
+        del nodes
+        self.prepare(on_progress)
 
     def dispose(self) -> None:
         """(optional) Stop threads, release the stream; not used again."""

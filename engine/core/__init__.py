@@ -9,6 +9,7 @@ rope       what ROPE needs of its parameters
 quants     numpy reference: quantise and dequantise
 devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
 options    one table of every option
+behaviour  what differs between two versions of the scheduler
 placement  Assignment, Cause, Split, InputCopy, SplitTrace
 plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
 table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read

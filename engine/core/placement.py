@@ -181,11 +181,27 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class PipelineInput:
+    """A user input with one tensor a pipeline slot, so that the next graph may be filled early.
+
+    `tensors` has None at the current slot: there the input itself is used.
+    """
+
+    slot: int
+    backend_id: int
+    tensors: tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SplitTrace:
-    """The assignment after every step of the passes, in order, and the cut they led to."""
+    """The assignment after every step of the passes, in order, and the cut they led to.
+
+    `pipeline_inputs` is empty without pipeline copies.
+    """
 
     steps: tuple[tuple[str, Assignment], ...]
     cut: Cut
+    pipeline_inputs: tuple[PipelineInput, ...] = ()
 
     @property
     def final(self) -> Assignment:

@@ -44,6 +44,8 @@ class BatchShape:
     n_tokens: int
     n_kv: int
     n_outputs: int
+    n_kv_swa: int = 0
+    """Cells seen of the cache of sliding layers; 0: as many of n_kv as it has."""
 
 
 class Allocation(NamedTuple):
@@ -91,10 +93,12 @@ class AllocationPlan:
 class RunGraph:
     """The graph with sources redirected to copies: what is allocated and computed.
 
-    `nodes[i]` stands for node i of the plan's graph. `copies[c]` are the tensors of copy c.
+    `nodes[i]` stands for node i of the plan's graph, `leafs[i]` for leaf i: the same tensor but
+    for inputs with pipeline copies, whose memory must be kept.
     """
 
     nodes: tuple[Tensor, ...]
+    leafs: tuple[Tensor, ...]
     alloc: AllocGraph
 
 
@@ -110,6 +114,8 @@ class Plan:
     op_offload: bool
     trace: SplitTrace
     run: RunGraph
+    n_copies: int
+    copy_slot: int
     layers: Mapping[int, int]
     """Layer of each node id: the index in its name; -1 before the first, n_layer after the last."""
 

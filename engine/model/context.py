@@ -179,7 +179,9 @@ class ModelContext:
         start_ns = time.monotonic_ns()
         batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
         planned = self.planner.plan(batch, shape)
-        allocated = self._live_scheduler().alloc_graph(planned.plan, self._resident.places)
+        scheduler = self._live_scheduler()
+        scheduler.reset()
+        allocated = scheduler.alloc_graph(planned.plan, self._resident.places)
         self._ready = _ready_graph(planned, allocated)
         self._on_plan(planned.plan)
         self.recorder.span(

@@ -8,24 +8,26 @@ is taken here.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.backend.interface import Backend, Completion, Event, Place
+from engine.backend.interface import Backend, Completion, Event, Place, SplitGraph
 from engine.backend.transfer import copy_bytes
+from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.core.ops import Op
 from engine.core.tensor import Flag, Tensor
+from engine.errors import ModelError
 from engine.trace.records import SpanFlag, SpanKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from engine.core.placement import InputCopy, Split
+    from engine.sched.pipeline import Pipeline
     from engine.sched.scheduler import AllocatedGraph
     from engine.trace.recorder import Recorder
 
@@ -36,47 +38,94 @@ EXPERT_PAD_BYTES = 512
 """Bytes past a run of experts that kernels may read (SCHED.md 15)."""
 
 
-def compute_splits(
-    graph: AllocatedGraph, backends: Sequence[Backend], recorder: Recorder, step: int
-) -> None:
-    """Compute every split of an allocated graph; returns when the last one is queued.
-
-    Raises what backends raise: DeviceError, Stopped.
-    """
-    SplitRunner(graph, tuple(backends), recorder, step).run()
+EvalCallback = Callable[[int, bool], bool]
+"""(node id, ask): with ask, whether the values of this node are wanted; without, they are there,
+and the answer says whether to go on with the rest of its split. Views are asked about too."""
 
 
 @dataclass(slots=True)
 class SplitRunner:
-    """The state of one run over the splits."""
+    """One run over the splits of an allocated graph.
+
+    With `callback` a split is computed in pieces that end where a node is wanted.
+    """
 
     graph: AllocatedGraph
     backends: tuple[Backend, ...]
+    pipeline: Pipeline
     recorder: Recorder
     step: int
+    behaviour: Behaviour = CURRENT
+    callback: EvalCallback | None = None
     previous_id: int = -1
     _ids_tensor: Tensor | None = None
     _used_experts: list[int] = field(default_factory=list)
 
     def run(self) -> None:
-        """Run the splits in order."""
+        """Compute every split; returns when the last one is queued.
+
+        Raises what backends raise: DeviceError, Stopped.
+        """
         for split in self.graph.plan.trace.cut.splits:
             self._run_split(split)
 
     def _run_split(self, split: Split) -> None:
-        backend = self.backends[split.backend_id]
-        if not split.inputs and self.previous_id not in (-1, split.backend_id):
-            # Memory of the previous backend's split may be used again by this one.
-            self._wait(self.previous_id, split)
+        if self._must_wait_for_previous(split):
+            self._wait_for_slot(self.previous_id, split)
         for copy in split.inputs:
             self._copy_input(split, copy)
-        event = backend.graph_compute(self.graph.splits[split.id])
-        self._record_split(event, split)
+        if self.callback is None:
+            self._compute(split, self.graph.splits[split.id], split.start)
+        else:
+            self._compute_in_pieces(split, self.callback)
+        event = self._event(split.backend_id)
+        if event is not None and (split.inputs or self.behaviour.records_every_split):
+            self.backends[split.backend_id].event_record(event)
         self.previous_id = split.backend_id
 
-    def _wait(self, backend_id: int, split: Split) -> None:
+    def _must_wait_for_previous(self, split: Split) -> bool:
+        """Whether no copy waits for the other backend, whose memory this split may use again."""
+        changed = self.previous_id not in (-1, split.backend_id)
+        return changed and not split.inputs and self.behaviour.waits_without_inputs
+
+    def _compute(self, split: Split, graph: SplitGraph, first_node: int) -> None:
+        event = self.backends[split.backend_id].graph_compute(graph)
+        self._record_split(event, split, range(first_node, first_node + len(graph.nodes)))
+
+    def _compute_in_pieces(self, split: Split, callback: EvalCallback) -> None:
+        """Compute up to each wanted node and show it; a refusal leaves out the rest of the split.
+
+        Source: SCHED.md 15, step 3.
+        """
+        whole = self.graph.splits[split.id]
+        first = split.start
+        while first < split.stop:
+            last, wanted = first, callback(first, True)
+            while not wanted and last + 1 < split.stop:
+                last += 1
+                wanted = callback(last, True)
+            nodes = whole.nodes[first - split.start : last + 1 - split.start]
+            self._compute(split, SplitGraph(nodes, whole.places), first)
+            self.backends[split.backend_id].synchronize()
+            if wanted and not callback(last, False):
+                return
+            first = last + 1
+
+    def _event(self, backend_id: int) -> Event | None:
+        return self.pipeline.event(backend_id, self.graph.plan.copy_slot)
+
+    def _wait_for_slot(self, backend_id: int, split: Split) -> None:
+        """Block until the backend no longer uses the slot; without events, until it is done."""
+        event = self._event(backend_id)
+        backend = self.backends[backend_id]
+        self._wait(backend_id, split, backend.synchronize if event is None else event.synchronize)
+
+    def _wait_for_backend(self, backend_id: int, split: Split) -> None:
+        self._wait(backend_id, split, self.backends[backend_id].synchronize)
+
+    def _wait(self, backend_id: int, split: Split, wait: Callable[[], None]) -> None:
         start_ns = time.monotonic_ns()
-        self.backends[backend_id].synchronize()
+        wait()
         end_ns = time.monotonic_ns()
         if end_ns - start_ns >= SHORTEST_WAIT_NS:
             self.recorder.span(
@@ -86,25 +135,38 @@ class SplitRunner:
 
     def _copy_input(self, split: Split, copy: InputCopy) -> None:
         source = self._source_of(copy)
-        self._wait(split.backend_id, split)
         if source.flags & Flag.INPUT:
+            # At once: the caller may overwrite the input before the copy would be made.
+            self._wait_for_slot(split.backend_id, split)
             self._copy_blocking(copy, source)
             return
+        self._guard_slot(split)
         if self._is_expert_copy(split, copy, source):
             self._copy_used_experts(split, copy, source)
             return
         event = self.backends[split.backend_id].cpy_tensor_async(
             self.backends[copy.source_backend_id],
             self.graph.place_of(source),
-            self.graph.place_of(copy.tensors[0]),
+            self.graph.place_of(self._target_of(copy)),
             copy.n_bytes,
         )
         if event is not None:
             self._record_copy(event, copy, source, copy.n_bytes)
             return
-        self._wait(copy.source_backend_id, split)
-        self._wait(split.backend_id, split)
+        self._wait_for_backend(copy.source_backend_id, split)
+        self._wait_for_slot(split.backend_id, split)
         self._copy_blocking(copy, source)
+
+    def _guard_slot(self, split: Split) -> None:
+        """Let no copy of this split be overwritten while the slot's last graph may still use it."""
+        event = self._event(split.backend_id)
+        if event is None:
+            self._wait_for_backend(split.backend_id, split)
+        else:
+            self.backends[split.backend_id].event_wait(event)
+
+    def _target_of(self, copy: InputCopy) -> Tensor:
+        return copy.tensors[self.graph.plan.copy_slot]
 
     def _source_of(self, copy: InputCopy) -> Tensor:
         plan = self.graph.plan
@@ -112,11 +174,11 @@ class SplitRunner:
         if 0 <= node_id < len(plan.run.nodes):
             return plan.run.nodes[node_id]
         if node_id < 0:
-            return plan.graph.leafs[copy.slot]
+            return plan.run.leafs[copy.slot]
         raise AssertionError(f"copy {copy.id} has a source that the graph does not visit")
 
     def _copy_blocking(self, copy: InputCopy, source: Tensor) -> None:
-        target = self.graph.place_of(copy.tensors[0])
+        target = self.graph.place_of(self._target_of(copy))
         event = copy_bytes(self.graph.place_of(source), target, copy.n_bytes)
         self._record_copy(event, copy, source, copy.n_bytes)
 
@@ -126,15 +188,15 @@ class SplitRunner:
         if buffer is None or buffer.usage is not BufferUsage.WEIGHTS or not buffer.buft.is_host:
             return False
         first = self.graph.plan.run.nodes[split.start]
-        return first.op is Op.MUL_MAT_ID and first.src[0] is copy.tensors[0]
+        return first.op is Op.MUL_MAT_ID and first.src[0] is self._target_of(copy)
 
     def _copy_used_experts(self, split: Split, copy: InputCopy, source: Tensor) -> None:
-        self._wait(copy.source_backend_id, split)
+        self._wait_for_backend(copy.source_backend_id, split)
         ids = self.graph.plan.run.nodes[split.start].src[2]
         if ids.n_elems == 0:
             return
         self._learn_experts(split, copy, ids, n_experts=source.ne[2])
-        target = self.graph.place_of(copy.tensors[0])
+        target = self.graph.place_of(self._target_of(copy))
         data = self._host_bytes(source)
         expert_bytes = source.nb[2]
         pad = min(expert_bytes, EXPERT_PAD_BYTES)
@@ -151,14 +213,16 @@ class SplitRunner:
         ids_tensor, backend_id = ids, split.backend_id
         for later in split.inputs:
             # Its copy is not made yet: the original is read instead.
-            if later.tensors[0] is ids and later.id > copy.id:
+            if self._target_of(later) is ids and later.id > copy.id:
                 ids_tensor, backend_id = self._source_of(later), later.source_backend_id
         if ids_tensor is self._ids_tensor:
             return
         self._ids_tensor = ids_tensor
-        used = np.unique(self._read_ids(ids_tensor, backend_id))
-        assert used.size == 0 or (used[0] >= 0 and used[-1] < n_experts), (ids, used)
-        self._used_experts = [int(expert) for expert in used]
+        used = [int(expert) for expert in np.unique(self._read_ids(ids_tensor, backend_id))]
+        for expert in used:
+            if not 0 <= expert < n_experts:
+                raise _no_such_expert(ids_tensor, expert, n_experts)
+        self._used_experts = used
 
     def _read_ids(self, ids: Tensor, backend_id: int) -> npt.NDArray[np.int32]:
         raw = np.empty(ids.n_bytes, dtype=np.uint8)
@@ -175,7 +239,7 @@ class SplitRunner:
         assert host is not None, tensor
         return host[spot.offset : spot.offset + tensor.n_bytes]
 
-    def _record_split(self, event: Event, split: Split) -> None:
+    def _record_split(self, event: Event, split: Split, nodes: range) -> None:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
 
         def on_complete(done: Completion) -> None:
@@ -185,7 +249,7 @@ class SplitRunner:
                 done.start_ns, done.end_ns, flags=flags,
             )  # fmt: skip
             if done.nodes is not None:
-                node_ids = np.arange(split.start, split.stop, dtype=np.int32)
+                node_ids = np.arange(nodes.start, nodes.stop, dtype=np.int32)
                 recorder.node_spans(
                     split.backend_id, plan_id, step, node_ids,
                     done.nodes.start_ns, done.nodes.end_ns,
@@ -214,6 +278,14 @@ def _copy_flags(source: Tensor) -> SpanFlag:
     if source.home is not None and source.home.usage is BufferUsage.WEIGHTS:
         return SpanFlag.WEIGHT
     return SpanFlag.NONE
+
+
+def _no_such_expert(ids: Tensor, expert: int, n_experts: int) -> ModelError:
+    return ModelError(
+        f"{ids.name} names expert {expert}, and the layer has {n_experts}.",
+        "The router's choice cannot be used: its numbers are not those of experts.",
+        "The model file may be damaged; download another copy.",
+    )
 
 
 def runs(numbers: list[int]) -> list[tuple[int, int]]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from engine.core.behaviour import CURRENT, Behaviour
+from engine.core.devices import DeviceType
 from engine.core.plan import Batch, BatchShape, Plan
+from engine.errors import PlacementError
 from engine.sched.passes.problem import Problem, number_tensors
 from engine.sched.run_graph import build_run_graph
 from engine.sched.split_graph import split_graph
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from engine.core.devices import BackendView
     from engine.core.graph import Graph
     from engine.core.tensor import Tensor
+
+MAX_BACKENDS = 16
+"""Backends that ggml's scheduler takes (GGML_SCHED_MAX_BACKENDS)."""
 
 _LAYER_OF_NAME = re.compile(r"-(\d+)(?: \(|$)|_l(\d+)\b")
 
@@ -30,8 +36,17 @@ def plan_graph(
     op_offload: bool = True,
     pins: Mapping[Tensor, int] | None = None,
     n_layers: int = 0,
+    n_copies: int = 1,
+    copy_slot: int = 0,
+    behaviour: Behaviour = CURRENT,
 ) -> Plan:
-    """Run the passes over `graph`; `pins` are tensors put on a backend beforehand."""
+    """Run the passes over `graph`; `pins` are tensors put on a backend beforehand.
+
+    With `n_copies` above 1 as many graphs may be in flight; this one uses slot `copy_slot`.
+
+    Raises PlacementError for what no backend can run, and for backends that cannot be scheduled.
+    """
+    check_backends(backends)
     slots = number_tensors(graph)
     slot_of = {tensor: slot for slot, tensor in enumerate(slots.tensors)}
     problem = Problem(
@@ -39,6 +54,9 @@ def plan_graph(
         backends=tuple(backends),
         op_offload=op_offload,
         user={slot_of[tensor]: backend_id for tensor, backend_id in (pins or {}).items()},
+        n_copies=n_copies,
+        copy_slot=copy_slot,
+        behaviour=behaviour,
     )
     trace = split_graph(problem)
     return Plan(
@@ -49,9 +67,36 @@ def plan_graph(
         backends=problem.backends,
         op_offload=op_offload,
         trace=trace,
-        run=build_run_graph(problem, trace.cut),
+        run=build_run_graph(problem, trace),
+        n_copies=n_copies,
+        copy_slot=copy_slot,
         layers=layers_of(graph, n_layers),
     )
+
+
+def check_backends(backends: Sequence[BackendView]) -> None:
+    """PlacementError unless ggml's scheduler would take this list. Source: be:1872-1873, 1911."""
+    if not 1 <= len(backends) <= MAX_BACKENDS:
+        raise PlacementError(
+            f"{len(backends)} backends cannot be scheduled.",
+            f"The scheduler takes 1 to {MAX_BACKENDS}.",
+            "Choose fewer devices (-dev).",
+        )
+    last = backends[-1]
+    if last.device.type is not DeviceType.CPU:
+        raise PlacementError(
+            f"{last.name} cannot be the last backend.",
+            f"It is a device of type {last.device.type}; the last one takes what nothing else can "
+            "run, and must be the CPU.",
+            "Put the CPU last.",
+        )
+    for view in backends:
+        if not view.rules.supports_buft(view.buft):
+            raise PlacementError(
+                f"{view.name} cannot work in {view.buft.name} memory.",
+                "Its results would be there, and it does not read that memory.",
+                "Choose other devices (-dev).",
+            )
 
 
 def layers_of(graph: Graph, n_layers: int) -> dict[int, int]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
 from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph, locate
+from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.errors import Stopped
-from engine.sched.execute import compute_splits
+from engine.sched.execute import EvalCallback, SplitRunner
+from engine.sched.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +30,7 @@ class AllocatedGraph:
     splits: tuple[SplitGraph, ...]
 
     def place_of(self, tensor: Tensor) -> Place:
-        """Where a leaf of the plan, or a node of its run graph, is."""
+        """Where a leaf of the plan, or a tensor of its run graph, is."""
         return locate(tensor, self.places)
 
 
@@ -36,28 +38,57 @@ class Scheduler:
     """Owns the compute buffers of a set of backends; one thread uses it.
 
     `bufts[b]` is the live buffer type of backend b's compute buffer; equal types share buffers.
+    `n_copies` graphs may be in flight. `eval_callback` (optional) is asked about every node of
+    what is computed from then on, see `EvalCallback`.
     """
 
     def __init__(
-        self, backends: Sequence[Backend], bufts: Sequence[BufferType], recorder: Recorder
+        self,
+        backends: Sequence[Backend],
+        bufts: Sequence[BufferType],
+        recorder: Recorder,
+        *,
+        n_copies: int = 1,
+        behaviour: Behaviour = CURRENT,
     ) -> None:
         self.backends = tuple(backends)
+        self.pipeline = Pipeline(self.backends, n_copies)
+        self.eval_callback: EvalCallback | None = None
+        self._behaviour = behaviour
+        self._is_allocated = False
         self._bufts = tuple(bufts)
         self._facts = tuple(buft.facts for buft in bufts)
         self._recorder = recorder
         self._record: AllocationPlan | None = None
         self._previous_ids: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
         self._buffers: list[list[Buffer] | None] = [None] * len(bufts)
-        self._next_uid = 0
 
     def reserve(self, plan: Plan) -> None:
         """Make the buffers large enough for `plan`, which is typically the worst case."""
-        self._synchronize_all()
+        self.synchronize()
         self._remember_ids(plan.run.alloc)
         self._reserve(plan.run.alloc)
+        self.reset()
+
+    def reserve_size(self, plan: Plan) -> tuple[int, ...]:
+        """Bytes that each backend's compute buffer would take for `plan`; nothing is allocated."""
+        self.reset()
+        self.synchronize()
+        self._remember_ids(plan.run.alloc)
+        return compute_bytes(self._plan_allocation(plan.run.alloc), self._facts)
+
+    def reset(self) -> None:
+        """Give up the allocated graph: the next one may be allocated."""
+        self._is_allocated = False
 
     def alloc_graph(self, plan: Plan, resident: Mapping[Tensor, Place]) -> AllocatedGraph:
-        """Give every tensor of `plan` a place; `resident` are those that have one already."""
+        """Give every tensor of `plan` a place; `resident` are those that have one already.
+
+        The plan was made for the pipeline's `next_slot`, and `reset` came after the last graph.
+        """
+        assert not self._is_allocated, "reset() comes before another graph is allocated"
+        assert plan.copy_slot == self.pipeline.next_slot, (plan.copy_slot, self.pipeline.next_slot)
+        self.pipeline.advance()
         graph = plan.run.alloc
         changed = self._ids_changed(graph)
         self._remember_ids(graph)
@@ -69,6 +100,10 @@ class Scheduler:
         places = dict(resident)
         for tensor, spot in place(record, graph).items():
             places[tensor] = Place(self._chunks(spot.buffer_id)[spot.chunk], spot.offset)
+        for leaf, run_leaf in zip(plan.graph.leafs, plan.run.leafs, strict=True):
+            if leaf is not run_leaf:
+                places[leaf] = places[run_leaf]
+        self._is_allocated = True
         return AllocatedGraph(plan, places, self._split_graphs(plan, places))
 
     def compute(self, graph: AllocatedGraph, step: int) -> None:
@@ -78,14 +113,19 @@ class Scheduler:
         plan anew at once. DeviceError as it comes: that backend is lost.
         """
         try:
-            compute_splits(graph, self.backends, self._recorder, step)
+            SplitRunner(
+                graph, self.backends, self.pipeline, self._recorder, step,
+                behaviour=self._behaviour, callback=self.eval_callback,
+            ).run()  # fmt: skip
         except Stopped:
             self._synchronize_all()
             raise
 
     def synchronize(self) -> None:
-        """Block until every backend is done."""
+        """Block until every backend is done; without an allocated graph the slots begin anew."""
         self._synchronize_all()
+        if not self._is_allocated:
+            self.pipeline.rewind()
 
     def buffer_bytes(self) -> tuple[int, ...]:
         """Bytes of each backend's compute buffer; 0 for one that shares an earlier one's."""
@@ -112,12 +152,15 @@ class Scheduler:
         return self._buffers[self._facts.index(self._facts[backend_id])] or []
 
     def _reserve(self, graph: AllocGraph) -> AllocationPlan:
-        record = plan_allocation(graph, self._facts)
+        record = self._plan_allocation(graph)
         self._record = record
         for backend_id, sizes in enumerate(record.chunk_bytes):
             if self._owns(backend_id):
                 self._grow(backend_id, sizes)
         return record
+
+    def _plan_allocation(self, graph: AllocGraph) -> AllocationPlan:
+        return plan_allocation(graph, self._facts, inplace_ops=self._behaviour.inplace_ops)
 
     def _grow(self, backend_id: int, sizes: tuple[int, ...]) -> None:
         """Allocate anew when any chunk is too small; buffers never shrink."""
@@ -150,9 +193,8 @@ class Scheduler:
     def _split_graphs(self, plan: Plan, places: Mapping[Tensor, Place]) -> tuple[SplitGraph, ...]:
         graphs = []
         for split in plan.trace.cut.splits:
-            self._next_uid += 1
             nodes = plan.run.nodes[split.start : split.stop]
-            graphs.append(SplitGraph(self._next_uid, nodes, places))
+            graphs.append(SplitGraph(nodes, places))
         return tuple(graphs)
 
     def _synchronize_all(self) -> None:

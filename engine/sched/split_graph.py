@@ -11,6 +11,7 @@ from engine.sched.passes import (
     pass3_upgrade,
     pass4_sources,
     pass5_split,
+    pass6_pipeline,
 )
 
 if TYPE_CHECKING:
@@ -28,10 +29,14 @@ STEPS = (
 
 
 def split_graph(problem: Problem) -> SplitTrace:
-    """The assignment after every step, and the cut."""
+    """The assignment after every step, the cut, and the inputs that have pipeline copies."""
     assignment = problem.start()
     states = []
     for step, run_pass in STEPS:
         assignment = run_pass(problem, assignment)
         states.append((step, assignment))
-    return SplitTrace(tuple(states), pass5_split.cut(problem, assignment))
+    return SplitTrace(
+        steps=tuple(states),
+        cut=pass5_split.cut(problem, assignment),
+        pipeline_inputs=pass6_pipeline.copy_inputs(problem, assignment),
+    )

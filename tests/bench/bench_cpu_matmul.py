@@ -68,7 +68,7 @@ def product(kind: TensorType, n_columns: int) -> SplitGraph:
     buffer.clear(0)
     values = np.random.default_rng(0).standard_normal((n_columns, INNER), dtype=np.float32)
     buffer.set_tensor(places[x], values.view(np.uint8).reshape(-1))
-    return SplitGraph(0, (node,), {tensor: Place(buffer, at) for tensor, at in places.items()})
+    return SplitGraph((node,), {tensor: Place(buffer, at) for tensor, at in places.items()})
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 """Run a script of the scheduler corpus on our scheduler and print what the recording printed.
 
-The language is described in tests/data/README.md. Pipeline copies and eval callbacks belong to a
-later stage: `needs_later_stage` names them.
+The language is described in tests/data/README.md. Both recorded versions of ggml run through the
+same scheduler, with another Behaviour.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.backend.alloc import compute_bytes, plan_allocation
 from engine.backend.interface import Place
 from engine.backends.null.reg import NullBuffer, NullReg
 from engine.core import build
+from engine.core.behaviour import CURRENT, PIPELINE_COPIES, Behaviour
 from engine.core.devices import (
     BackendView,
     BufferFacts,
@@ -44,15 +43,6 @@ TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACC
 TYPES["cpu"] = DeviceType.CPU
 
 
-def needs_later_stage(script: str) -> str:
-    """Why a script cannot run yet, or nothing."""
-    if "parallel=1" in script:
-        return "pipeline copies"
-    if re.search(r"^callback", script, re.MULTILINE):
-        return "eval callback"
-    return ""
-
-
 @dataclass
 class WeightBuffer:
     """A pre-allocated buffer of a script: offsets grow in the order of its tensors."""
@@ -66,6 +56,7 @@ class WeightBuffer:
 class Script:
     """The state of one script while it runs; `run` gives the recorded lines."""
 
+    behaviour: Behaviour = CURRENT
     calls: list[str] = field(default_factory=list)
     out: list[dict[str, Any]] = field(default_factory=list)
     bufts: dict[str, BufferTypeFacts] = field(default_factory=dict)
@@ -79,6 +70,7 @@ class Script:
     assigned: dict[str, str] = field(default_factory=dict)
     values: dict[str, list[int]] = field(default_factory=dict)
     op_offload: bool = True
+    wanted: frozenset[str] | None = None
     allocated: AllocatedGraph | None = None
     plan: Plan | None = None
     silent: set[str] = field(default_factory=set)
@@ -203,38 +195,51 @@ class Script:
             for facts, buft in zip(self.devices, bufts, strict=True)
         )
         self.recorder = Recorder()
-        self.scheduler = Scheduler(self.backends, bufts, self.recorder)
+        self.scheduler = Scheduler(
+            self.backends,
+            bufts,
+            self.recorder,
+            n_copies=PIPELINE_COPIES if keys.get("parallel") == "1" else 1,
+            behaviour=self.behaviour,
+        )
 
     # Actions.
 
     def do_reserve(self) -> None:
-        self.scheduler.reserve(self.make_plan())
+        self.scheduler.reserve(self.make_plan(self.scheduler.pipeline.copy_slot))
         self.allocated = None
         self.out.append({"reserve": True, "sizes": list(self.scheduler.buffer_bytes())})
 
     def do_reserve_size(self) -> None:
-        plan = self.make_plan(pinned=False)
-        bufts = [view.buft for view in self.views]
-        sizes = compute_bytes(plan_allocation(plan.run.alloc, bufts), bufts)
-        self.out.append({"reserve_size": list(sizes)})
+        plan = self.make_plan(self.scheduler.pipeline.copy_slot, pinned=False)
+        self.out.append({"reserve_size": list(self.scheduler.reserve_size(plan))})
+        self.allocated = None
 
     def do_split(self) -> None:
-        self.plan = self.make_plan()
+        self.plan = self.make_plan(self.scheduler.pipeline.copy_slot)
+        self.allocated = None
 
     def do_alloc(self) -> None:
-        self.plan = self.make_plan()
+        self.scheduler.reset()
+        self.plan = self.make_plan(self.scheduler.pipeline.next_slot)
         self.allocated = self.scheduler.alloc_graph(self.plan, self.resident)
         self.out.append({"alloc": True})
 
     def do_compute(self) -> None:
-        assert self.allocated is not None
-        NamingRunner(self, self.allocated).run()
+        if self.allocated is None:
+            self.do_alloc()
+            self.out.pop()
+        NamingRunner(self).run()
         self.out.append({"compute": 0})
+
+    def do_callback(self, *names: str) -> None:
+        self.wanted = frozenset(names) if names else None
 
     def do_sync(self) -> None:
         self.scheduler.synchronize()
 
     def do_reset(self) -> None:
+        self.scheduler.reset()
         self.allocated = None
 
     def do_set(self, name: str, *values: str) -> None:
@@ -267,7 +272,7 @@ class Script:
             builder.expand(self.tensors.get(name) or self.weights[name])
         return builder.build()
 
-    def make_plan(self, *, pinned: bool = True) -> Plan:
+    def make_plan(self, copy_slot: int, *, pinned: bool = True) -> Plan:
         graph = self.build_graph()
         names = [view.name for view in self.views]
         pins = {
@@ -283,27 +288,33 @@ class Script:
             shape=BatchShape(1, 1, 1),
             op_offload=self.op_offload,
             pins=pins,
+            n_copies=self.scheduler.pipeline.n_copies,
+            copy_slot=copy_slot,
+            behaviour=self.behaviour,
         )
 
     def dump(self, plan: Plan) -> dict[str, Any]:
         cut = plan.trace.cut
         ids, causes = cut.assignment.backend_ids, cut.assignment.causes
         n_leafs = len(plan.graph.leafs)
-        slots = [*plan.graph.leafs, *plan.run.nodes]
+        slots = [*plan.run.leafs, *plan.run.nodes]
+        tags = [cause.tag for cause in causes]
+        for given in plan.trace.pipeline_inputs:
+            tags[given.slot] = "4.cpy" if self.behaviour.inputs_copied_when_read else "6.cpy"
         return {
             "n_splits": len(cut.splits),
-            "n_copies": 1,
-            "cur_copy": 0,
+            "n_copies": plan.n_copies,
+            "cur_copy": plan.copy_slot,
             "leafs": [
-                {"name": t.name, "backend": ids[i], "cause": causes[i].tag, **self.spot(t)}
-                for i, t in enumerate(plan.graph.leafs)
+                {"name": t.name, "backend": ids[i], "cause": tags[i], **self.spot(t)}
+                for i, t in enumerate(plan.run.leafs)
             ],
             "nodes": [
                 {
                     "name": t.name,
                     "op": t.op.value,
                     "backend": ids[n_leafs + i],
-                    "cause": causes[n_leafs + i].tag,
+                    "cause": tags[n_leafs + i],
                     "src": [source.name for source in t.src],
                     **self.spot(t),
                 }
@@ -324,7 +335,7 @@ class Script:
                 }
                 for split in cut.splits
             ],
-            "graph_inputs": [],
+            "graph_inputs": [slots[given.slot].name for given in plan.trace.pipeline_inputs],
             "copy_nodes": [
                 [t.name, t.op.value, i]
                 for t, i in zip(plan.run.alloc.nodes, plan.run.alloc.node_ids, strict=True)
@@ -346,16 +357,32 @@ class Script:
 class NamingRunner(SplitRunner):
     """Adds to the log of calls which tensors a transfer was about, as the recording did."""
 
-    def __init__(self, script: Script, allocated: AllocatedGraph) -> None:
-        super().__init__(allocated, tuple(script.backends), script.recorder, 0)
+    def __init__(self, script: Script) -> None:
+        assert script.allocated is not None
+        super().__init__(
+            script.allocated,
+            tuple(script.backends),
+            script.scheduler.pipeline,
+            script.recorder,
+            0,
+            behaviour=script.behaviour,
+            callback=None if script.wanted is None else self.on_node,
+        )
         self.script = script
         self.expert_offsets: list[int] = []
+
+    def on_node(self, node_id: int, ask: bool) -> bool:
+        name = self.graph.plan.run.nodes[node_id].name
+        wanted = self.script.wanted or frozenset()
+        answer = not ask or "*" in wanted or name in wanted
+        self.script.calls.append(f"cb {name} {'ask' if ask else 'data'}={int(answer)}")
+        return answer
 
     def _copy_input(self, split, copy):
         first = len(self.script.calls)
         source = self._source_of(copy)
         super()._copy_input(split, copy)
-        self._name_calls(first, source.name, copy.tensors[0].name)
+        self._name_calls(first, source.name, self._target_of(copy).name)
         self.expert_offsets = []
 
     def _copy_used_experts(self, split, copy, source):
@@ -438,9 +465,9 @@ def make_op(op: str, a: list[Tensor], n: list[int]) -> Tensor:
     return simple[op]()
 
 
-def first_difference(script: str, recorded: str) -> str:
+def first_difference(script: str, recorded: str, behaviour: Behaviour = CURRENT) -> str:
     """Where our run of a script and its recording part; nothing when they are equal."""
-    ours = Script().run(script)
+    ours = Script(behaviour).run(script)
     theirs = [json.loads(line) for line in recorded.splitlines() if line.strip()]
     for i_line, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         found = _difference(our, their, f"line {i_line}")

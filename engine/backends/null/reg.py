@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,23 @@ class NullBufferType(BufferType):
         return NullBuffer(self.facts, size, usage, self._clock, self._log)
 
 
+class NullEvent(Event):
+    """An event on paper: whatever it stands for is done."""
+
+    def __init__(self, device: str, number: int, clock: VirtualClock, log: Log) -> None:
+        self.words = f"{device} ev{number}"
+        self._clock = clock
+        self._log = log
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+        self._log(f"event_synchronize {self.words}")
+
+    def on_complete(self, fn: Callable[[Completion], None]) -> None:
+        """Call `fn` now."""
+        fn(Completion(*self._clock.advance(0)))
+
+
 class NullBackend(Backend):
     """A stream that is done as soon as it is told to begin; its time is virtual."""
 
@@ -147,12 +165,26 @@ class NullBackend(Backend):
         self._log(f"{pair} ok")
         return DoneEvent(Completion(*self._clock.advance(copy_cost_ns(n_bytes))))
 
+    def event_record(self, event: Event) -> None:
+        """Everything queued is done: nothing to remember."""
+        self._log(f"event_record {_words(event)}")
+
+    def event_wait(self, event: Event) -> None:
+        """Nothing to wait for."""
+        self._log(f"event_wait {_words(event)}")
+
+
+def _words(event: Event) -> str:
+    assert isinstance(event, NullEvent), event
+    return event.words
+
 
 class NullDevice(Device):
     """A device on paper."""
 
     def __init__(self, reg: NullReg, facts: DeviceFacts, clock: VirtualClock, log: Log) -> None:
         self.reg = reg
+        self._event_numbers = reg.event_numbers
         self._facts = facts
         self._clock = clock
         self._log = log
@@ -177,6 +209,14 @@ class NullDevice(Device):
         """Pinned memory, where the facts have it."""
         return self._host_buft
 
+    def event_new(self) -> Event | None:
+        """An event, where the facts have them; numbers count through the family."""
+        if not self._facts.caps.events:
+            return None
+        event = NullEvent(self._facts.name, next(self._event_numbers), self._clock, self._log)
+        self._log(f"event_new {event.words}")
+        return event
+
 
 class NullReg(BackendReg):
     """A family of devices on paper that share one virtual clock."""
@@ -185,6 +225,7 @@ class NullReg(BackendReg):
 
     def __init__(self, devices: Sequence[DeviceFacts], log: Log = _silent) -> None:
         self.clock = VirtualClock()
+        self.event_numbers = itertools.count()
         self._devices = tuple(NullDevice(self, facts, self.clock, log) for facts in devices)
 
     def devices(self) -> tuple[Device, ...]:

@@ -54,7 +54,7 @@ def warm_up(
             tensors = (*sample.node.src, sample.node)
             owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in tensors)
             places = {t: Place(buffer, STEP_BYTES * i) for i, t in enumerate(owners)}
-            backend.graph_compute(SplitGraph(-1, (sample.node,), places))
+            backend.graph_compute(SplitGraph((sample.node,), places))
             backend.synchronize()
     finally:
         buffer.release()

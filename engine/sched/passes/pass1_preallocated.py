@@ -10,6 +10,7 @@ from engine.core.tensor import Flag
 from engine.errors import PlacementError
 
 if TYPE_CHECKING:
+    from engine.core.devices import BufferTypeFacts
     from engine.sched.passes.problem import Problem
 
 
@@ -32,17 +33,32 @@ def home_of(problem: Problem, slot: int) -> tuple[int, Cause | None]:
     if backend_id != UNASSIGNED:
         return backend_id, Cause(CauseKind.PREALLOCATED)
     if tensor.home is not None:
-        raise PlacementError(
-            f"No device can run {tensor.op_desc} on {tensor.name}.",
-            f"The tensor lies in {tensor.home.buft.name} memory, and no backend both reads that "
-            f"memory and has a kernel for {tensor.op_desc} of type {tensor.type.label}.",
-            "Move it with another -ngl, or choose other devices.",
-        )
+        raise _nobody_runs_it_there(problem, slot, tensor.home.buft)
     if tensor.flags & Flag.INPUT:
         return problem.last_backend, Cause(CauseKind.GRAPH_INPUT)
-    if tensor.op.value in problem.skip_weight_rule:
+    if tensor.op in problem.behaviour.skip_weight_rule:
         return UNASSIGNED, None
     return _follow_weight(problem, slot)
+
+
+def _nobody_runs_it_there(problem: Problem, slot: int, buft: BufferTypeFacts) -> PlacementError:
+    tensor = problem.graph.tensors[slot]
+    backends = [
+        f"{view.name}: {_can(problem.supports_buft(i, buft))} read {buft.name} memory, "
+        f"{_can(problem.supports_op(i, slot))} run {tensor.op_desc}"
+        for i, view in enumerate(problem.backends)
+    ]
+    return PlacementError(
+        f"No device can run {tensor.op_desc} on {tensor.name}.",
+        f"The tensor lies in {buft.name} memory, and no backend both reads that memory and has a "
+        f"kernel for {tensor.op_desc} of type {tensor.type.label}.",
+        "Move it with another -ngl, or choose other devices.",
+        "\n".join(backends),
+    )
+
+
+def _can(answer: bool) -> str:
+    return "can" if answer else "cannot"
 
 
 def _follow_weight(problem: Problem, slot: int) -> tuple[int, Cause | None]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.placement import Assignment, Cut, InputCopy, Split, SplitReason
 from engine.core.tensor import MAX_NAME, Flag, Tensor
+from engine.errors import PlacementError
 
 if TYPE_CHECKING:
     from engine.sched.passes.problem import Problem
@@ -62,7 +63,7 @@ class _Cutter:
             self.problem.is_weight(source) and self._is_unreadable(source) for source in sources
         ):
             return SplitReason.WEIGHT_ELSEWHERE
-        limit = self.problem.max_split_inputs
+        limit = self.problem.behaviour.max_split_inputs
         if limit and len(self.inputs) == limit and any(map(self._needs_copy, sources)):
             return SplitReason.TOO_MANY_INPUTS
         return None
@@ -84,6 +85,7 @@ class _Cutter:
         key = (source, self.backend_id)
         known = self.copy_of.get(key)
         if known is None:
+            self._refuse_too_many(source)
             known = InputCopy(
                 id=len(self.copies),
                 split_id=len(self.splits),
@@ -96,6 +98,18 @@ class _Cutter:
             self.copies.append(known)
             self.inputs.append(known)
         return known
+
+    def _refuse_too_many(self, source: int) -> None:
+        limit = self.problem.behaviour.max_split_inputs
+        if not limit or len(self.inputs) < limit:
+            return
+        tensor = self.problem.graph.tensors[source]
+        raise PlacementError(
+            f"{self.problem.backends[self.backend_id].name} cannot take a copy of {tensor.name}.",
+            f"Split {len(self.splits)} has {limit} inputs already, and this version of the "
+            "scheduler allows no more.",
+            "Choose fewer devices, or the current version of the scheduler.",
+        )
 
     def _close(self, stop: int) -> None:
         self.splits.append(
@@ -112,17 +126,21 @@ class _Cutter:
 
 
 def copy_tensors(problem: Problem, slot: int, backend_id: int) -> tuple[Tensor, ...]:
-    """One tensor a pipeline slot, same type, ne and nb as the source, named after the backend."""
+    """One tensor a pipeline slot."""
+    return tuple(copy_tensor(problem, slot, backend_id, i) for i in range(problem.n_copies))
+
+
+def copy_tensor(problem: Problem, slot: int, backend_id: int, copy_slot: int) -> Tensor:
+    """A tensor of the source's type, ne and nb, named after the backend and the pipeline slot.
+
+    With several slots it is flagged so that the allocator never takes its memory back.
+    """
     source = problem.graph.tensors[slot]
-    flags = Flag.INPUT | Flag.OUTPUT if problem.n_copies > 1 else Flag.NONE
     name = problem.backends[backend_id].name
-    return tuple(
-        Tensor(
-            source.type,
-            source.ne,
-            nb=source.nb,
-            name=f"{name}#{source.name}#{copy_slot}"[:MAX_NAME],
-            flags=flags,
-        )
-        for copy_slot in range(problem.n_copies)
+    return Tensor(
+        source.type,
+        source.ne,
+        nb=source.nb,
+        name=f"{name}#{source.name}#{copy_slot}"[:MAX_NAME],
+        flags=Flag.INPUT | Flag.OUTPUT if problem.n_copies > 1 else Flag.NONE,
     )

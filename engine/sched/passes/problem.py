@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BackendView, BufferFacts, BufferTypeFacts, BufferUsage
 from engine.core.placement import NO_CAUSE, UNASSIGNED, Assignment, Cause, CauseKind
 
@@ -57,8 +58,8 @@ def number_tensors(graph: Graph) -> SlotGraph:
 class Problem:
     """One question to the passes. `user` maps slots to backends a person or llama pinned.
 
-    `skip_weight_rule` are operations that do not follow their weights, by version of ggml
-    (SCHED.md 1, difference a); `max_split_inputs` 0 means no limit (difference b).
+    With `n_copies` above 1 every input copy has one tensor a pipeline slot, and `copy_slot` is the
+    slot of this graph.
     """
 
     graph: SlotGraph
@@ -67,8 +68,7 @@ class Problem:
     user: Mapping[int, int] = field(default_factory=dict)
     n_copies: int = 1
     copy_slot: int = 0
-    skip_weight_rule: frozenset[str] = frozenset({"ROPE", "FLASH_ATTN_EXT"})
-    max_split_inputs: int = 0
+    behaviour: Behaviour = CURRENT
     _op_memo: dict[tuple[int, int], bool] = field(default_factory=dict)
     _buft_memo: dict[tuple[int, BufferTypeFacts], bool] = field(default_factory=dict)
 

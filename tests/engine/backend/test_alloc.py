@@ -242,7 +242,7 @@ def test_a_helper_keeps_the_source_of_a_copy_until_its_split_reads_it():
     c = matmul("c", weight("w2", GPU0_BUFT), a)
     solved = solve(b, c, on=(gpu(), cpu()))
 
-    run = build_run_graph(solved.problem, solved.trace.cut)
+    run = build_run_graph(solved.problem, solved.trace)
     at = place(plan_allocation(run.alloc, (GPU0_BUFT, BUFT)), run.alloc)
 
     names = [node.name for node in run.alloc.nodes]
@@ -471,7 +471,7 @@ def planned(draw):
         trace = split_graph(problem)
     except PlacementError:
         assume(False)
-    run = build_run_graph(problem, trace.cut)
+    run = build_run_graph(problem, trace)
     bufts = tuple(view.buft for view in problem.backends)
     return run.alloc, bufts, plan_allocation(run.alloc, bufts)
 

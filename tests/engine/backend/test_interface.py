@@ -134,7 +134,7 @@ def test_a_device_has_no_extras(backend):
 def test_a_split_knows_where_its_views_begin(place):
     base = Tensor(TensorType.F32, (4, 1, 1, 1))
     view = build.view(base, (2,), (), 8)
-    split = SplitGraph(1, (view,), {base: place})
+    split = SplitGraph((view,), {base: place})
 
     assert split.place_of(base) == place
     assert split.place_of(view) == Place(place.buffer, place.offset + 8)

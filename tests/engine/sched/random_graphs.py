@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from engine.core import build
+from engine.core.behaviour import PIPELINE_COPIES
 from engine.core.devices import BackendView, BufferTypeFacts, DeviceType
 from engine.core.ops import RopeParams
 from engine.core.tensor import Flag, Tensor
@@ -137,4 +138,12 @@ def problems(draw) -> Problem:
     slots = number_tensors(graph)
     node_slots = st.sampled_from(list(slots.node_slots))
     pins = draw(st.dictionaries(node_slots, st.integers(0, len(views) - 1), max_size=2))
-    return Problem(slots, views, op_offload=draw(st.booleans()), user=pins)
+    n_copies = draw(st.sampled_from((1, PIPELINE_COPIES)))
+    return Problem(
+        slots,
+        views,
+        op_offload=draw(st.booleans()),
+        user=pins,
+        n_copies=n_copies,
+        copy_slot=draw(st.integers(0, n_copies - 1)),
+    )

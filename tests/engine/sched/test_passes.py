@@ -6,6 +6,7 @@ In the drawings time runs down. [GPU0] marks what is placed when the rule is ask
 import pytest
 
 from engine.core import build
+from engine.core.behaviour import CURRENT, GGML_0_13, Behaviour
 from engine.core.devices import BackendView, BufferTypeFacts, offload_batch
 from engine.core.ops import RopeParams
 from engine.core.placement import CauseKind, SplitReason
@@ -124,9 +125,9 @@ def test_rope_does_not_follow_its_factors(skipped):
     freqs = weight("freqs", GPU0_BUFT, N // 2)
     positions = given("positions", N, tensor_type=TensorType.I32)
     a = named("a", build.rope(given("x", N, 1, N), positions, freqs, RopeParams(N)))
-    rule = {} if skipped else {"skip_weight_rule": frozenset()}
+    behaviour = CURRENT if skipped else Behaviour(skip_weight_rule=frozenset())
 
-    solved = solve(a, on=BOTH, **rule)
+    solved = solve(a, on=BOTH, behaviour=behaviour)
 
     assert solved.at("1", "a") == ("" if skipped else "GPU0")
 
@@ -580,7 +581,7 @@ def test_the_older_version_begins_a_split_when_its_inputs_are_full(limit, n_spli
     a = matmul("a", weight("w", GPU0_BUFT), given("x"))
     c = named("c", build.add(named("b", build.add(a, given("y"))), given("z")))
 
-    solved = solve(c, on=BOTH, max_split_inputs=limit)
+    solved = solve(c, on=BOTH, behaviour=Behaviour(max_split_inputs=limit))
 
     assert len(solved.splits()) == n_splits
     if n_splits == 2:
@@ -592,9 +593,49 @@ def test_a_full_split_goes_on_while_nothing_new_must_be_copied():
     x = given("x")
     a = matmul("a", weight("w", GPU0_BUFT), x)
 
-    solved = solve(named("b", build.add(a, x)), on=BOTH, max_split_inputs=1)
+    behaviour = Behaviour(max_split_inputs=1)
+    solved = solve(named("b", build.add(a, x)), on=BOTH, behaviour=behaviour)
 
     assert solved.splits() == [("GPU0", ["x"], ["a", "b"])]
+
+
+def test_one_operation_with_more_inputs_than_the_older_version_takes_is_named():
+    """x, y ──► a (ADD) [GPU0 by hand], with room for one input."""
+    a = named("a", build.add(given("x"), given("y")))
+
+    with pytest.raises(PlacementError, match="GPU0 cannot take a copy of y"):
+        solve(a, on=BOTH, pins={"a": 0}, behaviour=Behaviour(max_split_inputs=1))
+
+
+# Pass 6.
+
+
+def test_every_input_has_a_tensor_for_each_graph_in_flight_also_one_that_nobody_reads():
+    """x ──► a [GPU0];  y is an output of its own. Slot 1 is the current one."""
+    solved = solve(
+        matmul("a", weight("w", GPU0_BUFT), given("x")), given("y"), on=BOTH,
+        n_copies=4, copy_slot=1,
+    )  # fmt: skip
+
+    names = [[t and t.name for t in p.tensors] for p in solved.trace.pipeline_inputs]
+    assert names == [[f"CPU#{n}#0", None, f"CPU#{n}#2", f"CPU#{n}#3"] for n in ("x", "y")]
+
+
+def test_the_older_version_copies_inputs_as_they_are_read():
+    """y, then x are read; z is an output of its own and read by nobody."""
+    w = weight("w", GPU0_BUFT)
+    a, b = matmul("a", w, given("y")), matmul("b", w, given("x"))
+
+    solved = solve(given("z"), a, b, on=BOTH, n_copies=4, behaviour=GGML_0_13)
+
+    tensors = solved.problem.graph.tensors
+    assert [tensors[p.slot].name for p in solved.trace.pipeline_inputs] == ["y", "x"]
+
+
+def test_without_pipelining_inputs_have_no_further_tensors():
+    solved = solve(matmul("a", weight("w", GPU0_BUFT), given("x")), on=BOTH)
+
+    assert solved.trace.pipeline_inputs == ()
 
 
 def test_cutting_leaves_the_graph_as_it_is():

@@ -7,19 +7,16 @@ import pytest
 
 from engine.backend.host_buffer import HostBufferType
 from engine.backend.interface import Place
-from engine.backends.null.reg import NullReg
 from engine.core import build
-from engine.core.devices import BackendView, DeviceCaps, DeviceType
 from engine.core.graph import Graph
 from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
-from engine.errors import Stopped
+from engine.errors import ModelError, PlacementError, Stopped
 from engine.sched.execute import runs
 from engine.sched.planner import layers_of, plan_graph
-from engine.sched.scheduler import Scheduler
-from engine.trace.recorder import Recorder
 from engine.trace.records import SpanFlag, SpanKind
+from tests.engine.sched.bench import FULL, Bench, on_cpu, on_gpu
 from tests.engine.sched.drawn import (
     CPU_BUFT,
     GPU0_BUFT,
@@ -36,69 +33,6 @@ from tests.engine.sched.drawn import (
     norm,
     weight,
 )
-
-FULL = 4 * N * N
-
-
-class Bench:
-    """A scheduler on null devices that logs every call; weights and caches get places."""
-
-    def __init__(self, *views: BackendView, **caps: bool) -> None:
-        self.calls: list[str] = []
-        facts = [self._facts(view, caps) for view in views]
-        self.views = tuple(
-            BackendView(view.name, device, view.buft)
-            for view, device in zip(views, facts, strict=True)
-        )
-        devices = NullReg(facts, self.calls.append).devices()
-        self.bufts = [device.buffer_type() for device in devices]
-        self.backends = [device.init_backend() for device in devices]
-        self.recorder = Recorder()
-        self.scheduler = Scheduler(self.backends, self.bufts, self.recorder)
-        self.resident: dict[Tensor, Place] = {}
-
-    def _facts(self, view, caps):
-        if view.device.type is DeviceType.CPU:
-            return view.device
-        cpyasync = caps.get("cpyasync", False)
-        return dataclasses.replace(
-            view.device,
-            caps=DeviceCaps(asynchronous=caps.get("asynchronous", False)),
-            copies_async=cpyasync,
-        )
-
-    def plan(self, *outputs: Tensor, **settings):
-        graph = graph_of(*outputs)
-        for leaf in graph.leafs:
-            if leaf.buffer is not None and leaf not in self.resident:
-                buft = next(b for b in self.bufts if b.facts == leaf.buffer.buft)
-                self.resident[leaf] = Place(buft.alloc_buffer(leaf.n_bytes), 0)
-        return plan_graph(
-            graph, self.views, plan_id=7, batch=Batch.PROMPT, shape=BatchShape(N, 256, N),
-            **settings,
-        )  # fmt: skip
-
-    def alloc(self, *outputs: Tensor, **settings):
-        return self.scheduler.alloc_graph(self.plan(*outputs, **settings), self.resident)
-
-    def run(self, *outputs: Tensor, **settings) -> list[str]:
-        """The calls of one computation."""
-        allocated = self.alloc(*outputs, **settings)
-        self.calls.clear()
-        self.scheduler.compute(allocated, step=0)
-        return list(self.calls)
-
-    def spans(self, kind: SpanKind):
-        return self.recorder.snapshot().of_kind(kind)
-
-
-def on_gpu(name, x, buft=GPU0_BUFT):
-    return matmul(name, weight(f"w_{name}", buft), x)
-
-
-def on_cpu(name, x):
-    return matmul(name, weight(f"w_{name}", CPU_BUFT), x)
-
 
 # Waits and copies.
 
@@ -251,11 +185,12 @@ def test_no_ids_copy_no_expert():
     assert experts(bench, []) == []
 
 
-def test_an_expert_that_does_not_exist_is_a_developers_mistake():
+@pytest.mark.parametrize("expert", [8, -1])
+def test_an_expert_that_does_not_exist_is_named_with_the_tensor_that_asks_for_it(expert):
     bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
 
-    with pytest.raises(AssertionError):
-        experts(bench, [8])
+    with pytest.raises(ModelError, match=f"ids names expert {expert}, and the layer has 8"):
+        experts(bench, [expert])
 
 
 def test_experts_that_are_not_the_splits_first_operation_are_copied_whole():
@@ -351,7 +286,7 @@ def test_every_split_of_every_graph_has_its_own_uid():
 
     uids = [split.uid for graph in (first, second) for split in graph.splits]
 
-    assert uids == [1, 2, 3, 4]
+    assert len(set(uids)) == 4
 
 
 def test_a_smaller_graph_of_the_same_form_keeps_the_buffers():
@@ -504,3 +439,59 @@ def test_the_planned_graph_is_left_as_it_was():
 
     assert a.src is sources
     assert a.flags == Flag.COMPUTE
+
+
+# What cannot be scheduled.
+
+
+def test_the_size_of_buffers_can_be_asked_without_allocating():
+    bench = Bench(gpu(), cpu())
+    plan = bench.plan(on_gpu("b", on_cpu("a", given("x"))))
+    bench.calls.clear()
+
+    sizes = bench.scheduler.reserve_size(plan)
+
+    assert not any(call.startswith("alloc_buffer") for call in bench.calls)
+    bench.scheduler.reserve(plan)
+    assert sizes == bench.scheduler.buffer_bytes()
+
+
+def test_a_graph_is_given_up_before_the_next_is_allocated():
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("a", given("x")))
+
+    with pytest.raises(AssertionError, match="reset"):
+        bench.scheduler.alloc_graph(bench.plan(on_gpu("a", given("x"))), bench.resident)
+
+
+@pytest.mark.parametrize(
+    ("views", "message"),
+    [
+        ((cpu(), gpu()), "GPU0 cannot be the last backend.*type GPU"),
+        ((*[gpu()] * 16, cpu()), "17 backends cannot be scheduled"),
+        (
+            (dataclasses.replace(gpu(), buft=CPU_BUFT), cpu()),
+            "GPU0 cannot work in CPU memory",
+        ),
+    ],
+)
+def test_backends_that_ggml_refuses_are_refused_by_name(views, message):
+    with pytest.raises(PlacementError, match=message):
+        plan_graph(
+            graph_of(norm("a", given("x"))), views, plan_id=1, batch=Batch.PROMPT,
+            shape=BatchShape(N, 256, N),
+        )  # fmt: skip
+
+
+def test_a_tensor_in_memory_where_nobody_runs_it_is_named_with_what_each_backend_can_do():
+    """k [GPU0 memory] ◄── a (SET_ROWS), which GPU0 does not have."""
+    ids = given("ids", N, tensor_type=TensorType.I64)
+    a = named("a", build.set_rows(cache("k", GPU0_BUFT), given("rows"), ids))
+
+    with pytest.raises(PlacementError, match="No device can run SET_ROWS on a") as raised:
+        Bench(gpu(ops=("MUL_MAT",)), cpu()).plan(a)
+
+    assert raised.value.details.splitlines() == [
+        "GPU0: can read GPU0 memory, cannot run SET_ROWS",
+        "CPU: cannot read GPU0 memory, can run SET_ROWS",
+    ]

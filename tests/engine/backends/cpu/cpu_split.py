@@ -64,7 +64,7 @@ class CpuSplit:
         for tensor, raw in self._bytes.items():
             if tensor in self._places:
                 self.buffer.set_tensor(self._places[tensor].offset, raw)
-        return SplitGraph(0, nodes, self._places)
+        return SplitGraph(nodes, self._places)
 
     def read(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The values of a tensor, (ne3, ne2, ne1, ne0); quantised ones as float32."""

@@ -96,7 +96,7 @@ def test_a_split_takes_the_time_of_its_computed_nodes(calls):
     a.name = "a"
     view = build.reshape(a, 10, 100)
 
-    done = completion(backend.graph_compute(SplitGraph(1, (a, view), {})))
+    done = completion(backend.graph_compute(SplitGraph((a, view), {})))
 
     assert done.end_ns - done.start_ns == node_cost_ns(a)
     assert calls == ["graph_compute G n=2:a,a (reshaped)"]
@@ -105,7 +105,7 @@ def test_a_split_takes_the_time_of_its_computed_nodes(calls):
 def test_streams_of_one_family_share_its_clock(calls):
     reg = family(calls, "G:gpu:1", "H:gpu:1")
     first, second = (device.init_backend() for device in reg.devices())
-    a = SplitGraph(1, (build.rms_norm(leaf(8), 1e-5),), {})
+    a = SplitGraph((build.rms_norm(leaf(8), 1e-5),), {})
 
     earlier, later = completion(first.graph_compute(a)), completion(second.graph_compute(a))
 

@@ -102,7 +102,7 @@ class Bench:
             if owner in self.values:
                 buffer.set_tensor(offsets[owner], self.values[owner].reshape(-1).view(np.uint8))
         places = {owner: Place(buffer, offset) for owner, offset in offsets.items()}
-        self.split = SplitGraph(1, nodes, places)
+        self.split = SplitGraph(nodes, places)
         return self.split
 
     def read(self, tensor: Tensor) -> Array:
