@@ -1,13 +1,15 @@
 # Everything is done by packaging/run.py, which also runs where there is no make.
 
 PYTHON ?= python3
-COMMANDS := help run test check bench test-models clean
+COMMANDS := help run test check bench test-models corpus placements numeric clean
 
-export MAKEFILE_LIST
+# Through the environment, because the names of folders may have spaces: this file's, those that
+# corpus, placements and numeric read, and the one that make was called from.
+export MAKEFILE_LIST CASES OTHER HEADERS ROOT DEVICE
+export CALLED_FROM := $(PWD)
 .PHONY: $(COMMANDS)
 .NOTPARALLEL:
 
-# MAKEFILE_LIST goes through the environment because the folder's name may have spaces.
 $(COMMANDS):
 	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
 	  echo "Splitscope needs Python 3.11 or newer and finds no $(PYTHON). On Debian and Ubuntu:"; \

@@ -150,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"The folder cannot be made: {error.strerror}. {out}", file=sys.stderr)
         return 1
-    app = create_app(exec_app=False)
+    app = create_app(exec_app=False, recalls=False)
     app.window.resize(*SIZE)
     demo = HeadlessDemo(app, out)
     demo.start()

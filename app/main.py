@@ -21,6 +21,7 @@ from app.shell.main_window import MainWindow
 from app.shell.panes import MakeView, make_view
 from app.shell.screenshot import Screenshot
 from app.state.app_state import AppState
+from app.state.option_memory import OptionMemory
 from app.state.settings import Settings
 from app.theme.theme import Theme, ThemeChoice
 from engine.service.messages import DEMO
@@ -70,19 +71,21 @@ def create_app(
     quit_after_s: float | None = None,
     settings: Settings | None = None,
     make: MakeView = make_view,
+    recalls: bool = True,
 ) -> App:
     """Make the window and start the engine.
 
     With `exec_app` it also runs until the window is closed, or for `quit_after_s`. `host`,
     `settings` and `make` take the place of the engine's process, the user's settings and the views
-    of `app.views` (optional).
+    of `app.views` (optional). Without `recalls` a model's options of last time are neither used
+    nor changed: what is shown then depends on nothing but the file.
     """
     qt = _application()
     chosen = settings or Settings()
     theme = Theme(chosen.theme, qt)
     state = AppState(qt)
     bridge = Bridge(host or EngineHost(), qt)
-    controller = Controller(state, bridge, qt)
+    controller = Controller(state, bridge, qt, OptionMemory(chosen) if recalls else None)
     window = MainWindow(controller, theme, chosen, make)
     app = App(qt, theme, chosen, state, bridge, controller, window)
     controller.start()
@@ -116,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return 1
     start_logging()
-    app = create_app(exec_app=False)
+    app = create_app(exec_app=False, recalls=args.screenshot is None)
     exceptions = ExceptionLog(app.qt)
     reporter = _Reporter(app)
     exceptions.caught.connect(reporter.report)

@@ -1,7 +1,7 @@
 """Splitscope's engine, usable alone: `python -m engine`. The map, in the order data flows.
 
 engine.gguf.reader.open_gguf                  a GGUF file: header read, data mapped
-engine.model.hparams.read_hparams             the numbers of a model
+engine.model.hparams.Hparams                  the numbers of a model
 engine.model.placement.place_model            devices, layers, buffer types
 engine.model.planning.make_planner            the planner of one model and one set of options
 engine.model.arch.ARCHITECTURES               architectures that have a graph
@@ -16,7 +16,7 @@ engine.backend.registry.Registry              backends and devices of this machi
 engine.backends.BUILTIN                       the backends that come with Splitscope
 engine.model.context.ModelContext             a loaded model that computes batches
 engine.sched.scheduler.Scheduler              buffers for plans, and their execution
-engine.sched.execute.compute_splits           wait, copy, compute, record
+engine.sched.execute.SplitRunner              wait, copy, compute, record
 engine.trace.recorder.Recorder                what was measured
 engine.trace.metrics                          where a step's time went, statistics
 engine.trace.export.perfetto                  the default trace file

@@ -6,9 +6,9 @@
         ModelError            a model, or what was asked of it, cannot be run or planned
         DeviceError           a device or driver refused: device, kernel, build log
         PlacementError        no backend can take an operation, or options cannot be met
-        TextError             a tokenizer or a chat template cannot be used
+        TextError             a chat template cannot be used
         ExportError           a trace or picture cannot be written
-        FetchError            the demo model cannot be fetched
+        FetchError            a model cannot be fetched
       Stopped                 a person asked to stop; carries nothing, loses nothing
 
 Developer errors are assertions or TypeErrors with both operands; they are not in this tree.
@@ -56,7 +56,7 @@ class PlacementError(UserError):
 
 
 class TextError(UserError):
-    """A tokenizer or a chat template cannot be used."""
+    """A chat template cannot be used."""
 
 
 class ExportError(UserError):
@@ -64,7 +64,7 @@ class ExportError(UserError):
 
 
 class FetchError(UserError):
-    """The demo model cannot be fetched."""
+    """A model cannot be fetched."""
 
 
 class Stopped(SplitscopeError):

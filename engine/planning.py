@@ -18,8 +18,10 @@ from engine.errors import ModelError, PlacementError
 from engine.gguf.reader import GgufFile, open_gguf
 from engine.machine import Machine, with_paper_gpu
 from engine.model.fetch import fetch_demo
+from engine.model.generic import check_has_graph
 from engine.model.manifest import DEMO
-from engine.model.planning import make_planner
+from engine.model.meta_device import check_runs
+from engine.model.planning import ModelPlanner, make_planner
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ class OpenedModel:
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
-        """Its tokenizer, made on first use; TextError when it cannot be used."""
+        """Its tokenizer, made on first use."""
         return Tokenizer.from_metadata(self.file.metadata)
 
     @property
@@ -93,6 +95,7 @@ class Planning:
         self._machine = machine
         self._plan_ids = plan_ids
         self._model: OpenedModel | None = None
+        self._planner: ModelPlanner | None = None
         self.options = Options()
 
     def read(self, path: str, on_progress: OnProgress, stop_asked: StopAsked) -> OpenedModel:
@@ -132,23 +135,32 @@ class Planning:
         start_ns = time.monotonic_ns()
         model = self.model
         facts = model.plan_facts(options)
-        planner = make_planner(model.file, facts, options, plan_ids=self._plan_ids)
+        planner = make_planner(
+            model.file, facts, options, plan_ids=self._plan_ids, before=self._planner
+        )
         plans = planner.plan_set()
-        self.options = options
+        self.options, self._planner = options, planner
         return table_of_set(plans, time.monotonic_ns() - start_ns)
 
     def setup(self) -> RunSetup:
-        """What a run needs, now. PlacementError for devices on paper."""
+        """What a run needs, now.
+
+        Raises:
+            PlacementError: devices on paper run nothing, or the options are planned only.
+            ModelError: this version has no graph for the model.
+        """
         if self._machine.is_on_paper:
             raise PlacementError(
                 "Devices on paper cannot run a model.",
                 "They have no memory and no kernels.",
                 "Leave --virtual out to run on this machine's devices.",
             )
+        check_has_graph(self.model.file)
+        check_runs(self.options)
         return RunSetup(self.model, self.options)
 
     def close(self) -> None:
         """Close the open file."""
         if self._model is not None:
             self._model.file.close()
-        self._model, self.options = None, Options()
+        self._model, self._planner, self.options = None, None, Options()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ from engine.model.planning import ModelPlanner, make_planner
 from engine.report.run_progress import RunProgress, RunStatus
 from engine.report.run_sums import Generated, run_summary, settled_snapshot
 from engine.report.trace_names import trace_meta
-from engine.text.chat_template import ChatMessage, has_template, render_chat, template_of
+from engine.text.prompt import Prompt, read_prompt
 from engine.text.sampling import Sampler, SamplingOptions, gap
 from engine.trace.export.chrome import write_chrome
 from engine.trace.export.perfetto import write_perfetto
@@ -66,6 +67,15 @@ class ScoreResult:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """A text's embeddings, f32 [rows, n_embd]: one a token, or one that `pooling` made."""
+
+    tokens: tuple[int, ...]
+    pooling: str
+    rows: Logits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Loaded:
     """A model on its devices, and what it was loaded with."""
 
@@ -104,11 +114,15 @@ class Running:
 
     # Loading.
 
-    def prepare(self, setup: RunSetup, n_prompt_tokens: int = 0) -> ModelContext:
+    def prepare(
+        self, setup: RunSetup, check: Callable[[ModelPlanner], None] = lambda _: None
+    ) -> ModelContext:
         """The model on its devices, loaded again only if the options ask for it.
 
+        `check` (optional) raises where the model cannot do what is wanted, before it is loaded.
+
         Raises:
-            ModelError: the prompt is longer than the context, or the file is not whole.
+            ModelError: the file is not whole.
             DeviceError: a device refused, or there is not enough memory; nothing stays loaded.
             Stopped: somebody asked to stop.
         """
@@ -116,11 +130,11 @@ class Running:
             planner = make_planner(
                 setup.model.file, setup.model.facts, setup.options, plan_ids=self._plan_ids
             )
-            check_room(n_prompt_tokens, planner.n_ctx)
+            check(planner)
             self.drop()
             self._loaded = _Loaded(setup.model, setup.options, self._load(setup, planner))
         context = self._loaded.context
-        check_room(n_prompt_tokens, context.planner.n_ctx)
+        check(context.planner)
         context.planner.op_offload = setup.options.op_offload
         context.set_threads(setup.options.n_threads or physical_cores())
         return context
@@ -178,12 +192,14 @@ class Running:
         context.set_threads(self._followed.n_threads or physical_cores())
 
     @contextmanager
-    def _computing(self, setup: RunSetup, n_prompt_tokens: int) -> Iterator[ModelContext]:
+    def _computing(
+        self, setup: RunSetup, check: Callable[[ModelPlanner], None]
+    ) -> Iterator[ModelContext]:
         """A loaded model without tokens and an empty trace; what it loads stays for the next run.
 
         A device that refuses in the middle has lost its state: it is loaded anew next time.
         """
-        context = self.prepare(setup, n_prompt_tokens)
+        context = self.prepare(setup, check)
         context.clear()
         context.forget_graph()
         self.met_plans.clear()
@@ -213,19 +229,23 @@ class Running:
     ) -> RunSummary:
         """Generate up to `n_predict` tokens; a stopped generation is summed up too.
 
-        Raises: what `prepare` does, and TextError.
+        Raises: what `prepare` does.
         """
         self._stop.begin(job)
         progress = RunProgress(self._listeners.on_state)
         progress.enter(RunState.PREPARING)
         try:
-            tokens = prompt_tokens(setup.model, prompt, chat=chat)
+            read = checked_prompt(setup.model, prompt, chat=chat)
+            tokens = list(read.tokens)
             progress.n_prompt_tokens = len(tokens)
-            with self._computing(setup, len(tokens)) as context:
+            with self._computing(setup, partial(check_writes, len(tokens))) as context:
+                for note in read.notes:
+                    self.recorder.mark(note)
                 reason = self._generate(context, setup, tokens, n_predict, progress)
             text = setup.model.tokenizer.decode(progress.tokens)
             generated = Generated(prompt, tokens, progress.tokens, text, reason)
-            return run_summary(generated, self._settled(), self.met_plans)
+            summary = run_summary(generated, self._settled(), self.met_plans)
+            return replace(summary, notes=read.notes)
         finally:
             progress.enter(RunState.IDLE)
 
@@ -270,11 +290,12 @@ class Running:
     ) -> ScoreResult:
         """Feed `tokens` after the prompt whatever the model would have chosen.
 
-        Raises: what `prepare` does, TextError, and Stopped.
+        Raises: what `prepare` does, and Stopped.
         """
         self._stop.begin(job)
         start = prompt_tokens(setup.model, prompt)
-        with self._computing(setup, len(start) + len(tokens) - 1) as context:
+        n_tokens = len(start) + len(tokens) - 1
+        with self._computing(setup, partial(check_writes, n_tokens)) as context:
             _check_tokens(tokens, context.planner.hparams.n_vocab)
             logits = context.decode(start, StepKind.PROMPT)
             steps, seen = [], [logits]
@@ -285,10 +306,22 @@ class Running:
                     seen.append(logits)
         return ScoreResult(tuple(start), tuple(steps), tuple(seen))
 
+    def embed(self, setup: RunSetup, text: str, *, job: int) -> Embedded:
+        """The embeddings of a text.
+
+        Raises: what `prepare` does, and Stopped.
+        """
+        self._stop.begin(job)
+        tokens = prompt_tokens(setup.model, text)
+        with self._computing(setup, partial(check_embeds, len(tokens))) as context:
+            rows = context.embed(tokens)
+            pooling = context.planner.model.pooling
+        return Embedded(tuple(tokens), pooling.name.lower(), rows)
+
     # Traces.
 
     def _settled(self) -> TraceSnapshot:
-        return settled_snapshot(self.recorder, self.met_plans)
+        return settled_snapshot(self.recorder)
 
     def export(self, path: Path, *, chrome: bool) -> int:
         """Write the trace of the last run; bytes written.
@@ -306,30 +339,15 @@ class Running:
 
 def prompt_tokens(model: OpenedModel, prompt: str, *, chat: bool = False) -> list[int]:
     """Tokens of a prompt, raw or wrapped in the model's chat template; ModelError for none."""
-    tokens = (
-        _chat_tokens(model, prompt)
-        if chat and has_template(model.file.metadata)
-        else model.tokenizer.encode(prompt, add_special=True, parse_special=True)
-    )
-    if not tokens:
+    return list(checked_prompt(model, prompt, chat=chat).tokens)
+
+
+def checked_prompt(model: OpenedModel, prompt: str, *, chat: bool) -> Prompt:
+    """A prompt as tokens, with what was not as the file asks; ModelError for no tokens."""
+    read = read_prompt(model.file.metadata, model.tokenizer, prompt, chat=chat)
+    if not read.tokens:
         raise ModelError("The prompt is empty.", hint="Type something to continue from.")
-    return tokens
-
-
-def _chat_tokens(model: OpenedModel, prompt: str) -> list[int]:
-    tokenizer = model.tokenizer
-
-    def text_of(token: int | None) -> str:
-        return "" if token is None else tokenizer.token_text(token)
-
-    rendered = render_chat(
-        template_of(model.file.metadata),
-        [ChatMessage("user", prompt)],
-        add_generation_prompt=True,
-        bos_token=text_of(tokenizer.bos_id),
-        eos_token=text_of(tokenizer.eos_id),
-    )
-    return tokenizer.encode(rendered, add_special=False, parse_special=True)
+    return read
 
 
 def sampling_options(options: Options) -> SamplingOptions:
@@ -342,13 +360,44 @@ def sampling_options(options: Options) -> SamplingOptions:
     )
 
 
-def check_room(n_tokens: int, n_ctx: int) -> None:
-    """ModelError when a context cannot take that many tokens."""
+def check_writes(n_tokens: int, planner: ModelPlanner) -> None:
+    """ModelError when a model writes no text, or its context cannot take that many tokens."""
+    if planner.hparams.encoder is not None:
+        raise ModelError(
+            "This model gives embeddings. It writes no text.",
+            f"A {planner.hparams.arch} model has no output layer.",
+            "See: python -m engine embed --help",
+        )
+    n_ctx = planner.n_ctx
     if n_tokens > n_ctx:
         raise ModelError(
             f"The prompt is too long: {n_tokens:,} tokens.",
             f"The context holds {n_ctx:,}.",
             "Choose a longer context (-c) or a shorter prompt.",
+        )
+
+
+def check_embeds(n_tokens: int, planner: ModelPlanner) -> None:
+    """ModelError when a model gives no embeddings, or cannot see that many tokens at once."""
+    encoder = planner.hparams.encoder
+    if encoder is None:
+        raise ModelError(
+            "This model gives no embeddings. It writes text.",
+            f"{planner.hparams.arch} is not the architecture of an embedding model.",
+            "See: python -m engine run --help",
+        )
+    if encoder.n_positions and n_tokens > encoder.n_positions:
+        raise ModelError(
+            f"The text is too long: {n_tokens:,} tokens.",
+            f"The model knows {encoder.n_positions:,} positions.",
+            "Choose a shorter text.",
+        )
+    n_seen = min(planner.n_ctx, planner.n_ubatch)
+    if n_tokens > n_seen:
+        raise ModelError(
+            f"The text is too long: {n_tokens:,} tokens.",
+            f"The model sees a text at once, and a graph takes {n_seen:,} tokens.",
+            "Choose a larger batch (-b and -ub) and context (-c), or a shorter text.",
         )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from engine.machine import Machine
 from engine.planning import OpenedModel, Planning, RunSetup
 from engine.report.models import model_summary
-from engine.running import Listeners, Running, ScoreResult, prompt_tokens
+from engine.running import Embedded, Listeners, Running, ScoreResult, prompt_tokens
 from engine.stopping import StopSwitch
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Session:
 
         `setup` and `job` say what and when it was asked for; default: now.
 
-        Raises: ModelError, TextError, PlacementError, DeviceError, and Stopped when somebody asked
+        Raises: ModelError, PlacementError, DeviceError, and Stopped when somebody asked
         before the first token of the prompt was computed.
         """
         job = self.admit() if job is None else job
@@ -144,6 +144,11 @@ class Session:
         """Feed `tokens` after the prompt whatever the model would have chosen."""
         job = self.admit() if job is None else job
         return self._running.score(self.setup(), prompt, tokens, job=job)
+
+    def embed(self, text: str, *, job: int | None = None) -> Embedded:
+        """The embeddings of a text, by a model that gives them."""
+        job = self.admit() if job is None else job
+        return self._running.embed(self.setup(), text, job=job)
 
     def prompt_tokens(self, prompt: str, *, chat: bool = False) -> list[int]:
         """Tokens of a prompt, raw or wrapped in the model's chat template."""

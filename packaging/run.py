@@ -35,6 +35,9 @@ MADE_HERE = [
     *(".venv", "build", "dist", OUT, "splitscope.egg-info"),
     *(".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"),
 ]
+TEST_MODELS = ("demo", "gemma", "qwen")
+ORACLE_FOLDERS = ("CASES", "HEADERS")
+NO_TESTS = 5  # pytest's exit status where it found none
 HELP = f"""Splitscope
 
   make run          install what is needed, fetch the demo model, open the window on it
@@ -42,7 +45,13 @@ HELP = f"""Splitscope
   make test         install what the tests need, then style, types, rules of direction, tests
   make check        the same without the tests
   make bench        measure this machine on the demo model
+  make test-models  fetch two larger models (730 MB, their licences are shown), run their tests
   make clean        remove .venv, caches and {OUT}
+
+  make corpus CASES=FOLDER [OTHER=FOLDER]      our scheduler on recorded scheduler scripts
+  make placements CASES=FOLDER HEADERS=FOLDER  our planner on recorded runs of whole models
+  make numeric ROOT=FOLDER [DEVICE=OpenCL0]    what our engine computes, node by node, on
+                                               recorded models; without DEVICE on the CPU
 
   make run PYTHON=python3.12    choose the Python
   SPLITSCOPE_HEADLESS=1         do without a window
@@ -73,13 +82,20 @@ class QtState(NamedTuple):
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command and return the exit status."""
+    """Run one command and return the exit status.
+
+    Words of the form NAME=VALUE go into the environment, where make puts them too.
+    """
+    os.environ.update(dict(word.split("=", 1) for word in arguments[1:] if "=" in word))
     commands = {
         "run": command_run,
         "test": command_test,
         "check": command_check,
         "bench": command_bench,
         "test-models": command_test_models,
+        "corpus": command_corpus,
+        "placements": command_placements,
+        "numeric": command_numeric,
         "clean": command_clean,
         "help": command_help,
     }
@@ -88,7 +104,7 @@ def main(arguments: list[str]) -> int:
         print(f"There is no command {name}.\n\n{HELP}")
         return 2
     try:
-        if name not in {"help", "clean", "test-models"}:
+        if name not in {"help", "clean"}:
             use_a_new_enough_python(arguments)
             say("Python {}.{}.{} ({})".format(*sys.version_info[:3], sys.executable))
             use_writable_folders()
@@ -110,7 +126,7 @@ def command_run() -> int:
         environment = install([])
         screen = prepare_qt(environment)
         prepare_opencl(environment)
-    fetch_demo(environment)
+    fetch("demo", environment)
     if screen:
         return run_python(["-m", "app", "--demo"], environment)
     hidden = dict(environment, QT_QPA_PLATFORM="offscreen")
@@ -124,7 +140,7 @@ def command_test() -> int:
         prepare_qt(environment)
         prepare_opencl(environment)
     if os.environ.get("SPLITSCOPE_CI"):
-        fetch_demo(environment)
+        fetch("demo", environment)
     unclean = failing_checks(environment)
     say("pytest")
     if run_python(["-m", "pytest", "-q"], environment):
@@ -145,7 +161,7 @@ def command_bench() -> int:
         environment = install([])
         prepare_qt(environment)
         prepare_opencl(environment)
-    fetch_demo(environment)
+    fetch("demo", environment)
     hidden = dict(environment, QT_QPA_PLATFORM="offscreen")
     failed = []
     for script in sorted((ROOT / "tests" / "bench").glob("bench_*.py")):
@@ -156,9 +172,43 @@ def command_bench() -> int:
 
 
 def command_test_models() -> int:
-    """Say that tests on larger models come later."""
-    print("Tests on larger models come later; make test covers the demo model.")
-    return 0
+    """Fetch the larger models and run the tests that need them."""
+    with one_at_a_time():
+        environment = install(["test"])
+        prepare_qt(environment)
+        prepare_opencl(environment)
+    for model in TEST_MODELS:
+        fetch(model, environment)
+    say("pytest")
+    # Scoring takes minutes a test: no stack traces of tests that are only slow.
+    pytest = ["-m", "pytest", "-q", "-m", "models", "-o", "faulthandler_timeout=0"]
+    status = run_python(pytest, environment)
+    if status == NO_TESTS:
+        say("the recordings that these tests compare with are not here (SPLITSCOPE_ORACLE)")
+    return status
+
+
+def command_corpus() -> int:
+    """Compare our scheduler with recorded scheduler scripts; the runner prints the figures."""
+    usage = "make corpus CASES=FOLDER [OTHER=FOLDER]"
+    folders = [folder("CASES", usage)]
+    if os.environ.get("OTHER"):
+        folders.append(folder("OTHER", usage))
+    return run_oracle("tests.oracle.run_corpus", folders)
+
+
+def command_placements() -> int:
+    """Compare our planner with recorded runs of whole models; the runner prints the figures."""
+    usage = "make placements CASES=FOLDER HEADERS=FOLDER"
+    return run_oracle("tests.oracle.run_placements", [folder(n, usage) for n in ORACLE_FOLDERS])
+
+
+def command_numeric() -> int:
+    """Compare what our engine computes with recorded values; the runner prints the figures."""
+    words = [folder("ROOT", "make numeric ROOT=FOLDER [DEVICE=OpenCL0]")]
+    if os.environ.get("DEVICE"):
+        words += ["--device", os.environ["DEVICE"]]
+    return run_oracle("tests.oracle.run_numeric", words)
 
 
 def command_clean() -> int:
@@ -272,10 +322,33 @@ def opencl_devices(environment: dict[str, str]) -> tuple[list[str], list[str]]:
     return devices, [f"{item['name']}: {item['reason']}. {item['hint']}" for item in left_out]
 
 
-def fetch_demo(environment: dict[str, str]) -> None:
-    """Fetch the demo model; the engine itself says where it lies and how big it is."""
-    if run_python(["-m", "engine", "fetch", "demo"], environment):
-        raise machine.CannotGoOnError("The demo model could not be fetched; the reason is above.")
+def fetch(model: str, environment: dict[str, str]) -> None:
+    """Fetch a known model; the engine itself says where it lies, how big it is, whose it is."""
+    if run_python(["-m", "engine", "fetch", model], environment):
+        raise machine.CannotGoOnError(
+            f"The {model} model could not be fetched; the reason is above."
+        )
+
+
+def folder(name: str, usage: str) -> str:
+    """Return the folder that a variable names, from where the person stands."""
+    given = os.environ.get(name)
+    if not given:
+        raise machine.CannotGoOnError(f"{name} is missing. Say which folder:\n  {usage}")
+    # make -C runs in this folder, not where it was called from.
+    places = [Path.cwd(), Path(os.environ.get("CALLED_FROM") or ".")]
+    choices = [place / Path(given).expanduser() for place in places]
+    found = [path for path in choices if path.is_dir()]
+    if not found:
+        raise machine.CannotGoOnError(f"{name}: there is no folder {given}\n  {usage}")
+    return str(found[0].resolve())
+
+
+def run_oracle(module: str, words: list[str]) -> int:
+    """Run a comparison with recordings; its last line is the last that is printed."""
+    with one_at_a_time():
+        environment = install(["test"])
+    return run_python(["-m", module, *words], environment)
 
 
 def failing_checks(environment: dict[str, str]) -> list[str]:

@@ -19,6 +19,13 @@ ACTIONS: tuple[ActionSpec, ...] = (
         ("Ctrl+Shift+C",), Need.MODEL | Need.PLAN, "copy",
     ),
     ActionSpec(
+        "reset_options", "Reset options", "Give every option llama.cpp's default",
+        needs=Need.ENGINE | Need.PLAN,
+    ),
+    ActionSpec(
+        "show_options", "Options", "Show every option of llama.cpp's", ("Ctrl+,",), Need.PLAN
+    ),
+    ActionSpec(
         "batch_prompt", "Prompt batch", "Show the plan of a prompt batch", ("Ctrl+1",), Need.PLAN,
         checkable=True, group="batch",
     ),
@@ -57,6 +64,10 @@ ACTIONS: tuple[ActionSpec, ...] = (
         needs=_EXPORT,
     ),
     ActionSpec("manual", "Manual", "What the window shows, in one page", ("F1",)),
+    ActionSpec(
+        "manual_options", "Manual: options", "What each option does, and the trap it has",
+        ("Shift+F1",),
+    ),
     ActionSpec("keys", "Keys", "Every command and its keys", ("?", "Ctrl+F1")),
     ActionSpec("about", "About Splitscope", "Version and licence"),
 )  # fmt: skip
@@ -68,17 +79,17 @@ THEME = "theme"
 
 MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("File", ("open", "open_demo", RECENT, SEPARATOR, "quit")),
-    ("Edit", ("undo", "redo", SEPARATOR, "copy_command")),
+    ("Edit", ("undo", "redo", SEPARATOR, "copy_command", "reset_options")),
     (
         "View",
         (
-            "batch_prompt", "batch_token", SEPARATOR, PANES, "next_pane", "previous_pane",
-            "menu_bar", SEPARATOR, THEME, "reset_layout",
+            "batch_prompt", "batch_token", "show_options", SEPARATOR, PANES, "next_pane",
+            "previous_pane", "menu_bar", SEPARATOR, THEME, "reset_layout",
         ),
     ),
     ("Run", ("run", "stop", SEPARATOR, "op_offload", SEPARATOR, "restart_engine")),
     ("Trace", ("export", "export_chrome")),
-    ("Help", ("manual", "keys", SEPARATOR, "about")),
+    ("Help", ("manual", "manual_options", "keys", SEPARATOR, "about")),
 )  # fmt: skip
 
 PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (

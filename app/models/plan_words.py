@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.models.expert_words import expert_words
 from app.theme.text import kib
 from engine.core.placement import SplitReason
 from engine.core.plan import Batch
@@ -13,6 +14,7 @@ from engine.core.plan import Batch
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from app.models.split_times import SplitTimes
     from app.state.app_state import AppState
     from engine.core.table import PlanTable
 
@@ -44,8 +46,11 @@ def n_computed(table: PlanTable) -> npt.NDArray[np.int64]:
     return counts
 
 
-def split_tip(table: PlanTable, split_id: int) -> str:
-    """A split in a few lines: where, which nodes, why it begins, what is copied in."""
+def split_tip(table: PlanTable, split_id: int, times: SplitTimes | None = None) -> str:
+    """A split in a few lines: where, which nodes, why it begins, what is copied in.
+
+    With `times` also what was copied of a weight with experts.
+    """
     split = table.splits[split_id]
     device = table.devices[int(split["backend"])].name
     first, last = int(split["start"]), int(split["stop"]) - 1
@@ -55,6 +60,10 @@ def split_tip(table: PlanTable, split_id: int) -> str:
         f"Begins because: {REASON_WORDS[table.split_reason(split_id)]}",
     ]
     lines += [f"Copied in: {copy_words(table, copy_id)}" for copy_id in copies_of(table, split_id)]
+    copy_id = expert_copy_of(table, split_id)
+    words = None if times is None else expert_words(table, times.spans, copy_id)
+    if words is not None:
+        lines.append(f"Measured: {words.moved} of {words.whole}, experts {words.which}")
     return "\n".join(lines)
 
 
@@ -65,9 +74,18 @@ def copies_of(table: PlanTable, split_id: int) -> range:
     return range(first, first + int(split["n_copies"]))
 
 
+def expert_copy_of(table: PlanTable, split_id: int) -> int:
+    """The copy of a split that moves used experts only; -1 for none. There is one at most."""
+    ids = copies_of(table, split_id)
+    return next((i for i in ids if table.copies[i]["n_experts"]), -1)
+
+
 def copy_words(table: PlanTable, copy_id: int) -> str:
-    """A copy: what and how much."""
-    return f"{table.copy_name(copy_id)}, {kib(int(table.copies[copy_id]['bytes']))} KiB"
+    """A copy: what and how much; of experts at most that."""
+    copy = table.copies[copy_id]
+    words = f"{table.copy_name(copy_id)}, {kib(int(copy['bytes']))} KiB"
+    n_experts = int(copy["n_experts"])
+    return f"{words} for all {n_experts} experts, only used ones copied" if n_experts else words
 
 
 def plan_of(state: AppState, plan_id: int) -> PlanTable | None:

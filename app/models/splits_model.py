@@ -156,7 +156,7 @@ class SplitsModel(QAbstractTableModel):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             return self._text(self.plan, row.split_id, column)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return split_tip(self.plan, row.split_id)
+            return split_tip(self.plan, row.split_id, self.times)
         if role == BACKEND_ROLE:
             return int(self.plan.splits[row.split_id]["backend"])
         if role == LARGE_ROLE:
@@ -217,9 +217,14 @@ class SplitsModel(QAbstractTableModel):
             return f"Compute, measured: median of {count(self.times.n_steps)} steps"
         return {
             Column.NODES: "Nodes of the graph, views counted",
-            Column.KIB: "Copied in before the split runs",
+            Column.KIB: self._kib_tip(),
             Column.MS: "Compute, measured: sum over the prompt's steps",
         }.get(column, "")
+
+    def _kib_tip(self) -> str:
+        tip = "Copied in before the split runs"
+        has_experts = self.plan is not None and bool(self.plan.copies["n_experts"].any())
+        return f"{tip}; of experts only used ones, counted whole here" if has_experts else tip
 
 
 def _alignment(column: Column) -> Qt.AlignmentFlag:

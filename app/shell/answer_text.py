@@ -29,8 +29,16 @@ if TYPE_CHECKING:
 Clauses = tuple[str, ...]
 
 
+NO_GRAPH = "**No operation** is planned: weights and caches alone have a place."
+
+
 def plan_clauses(plans: PlanSetTable, batch: Batch, *, is_change: bool = False) -> Clauses:
-    """The answer of a plan; after a change of options it says "now"."""
+    """The answer of a plan; after a change of options it says "now".
+
+    A model without a graph has weights and caches, and nothing else to count.
+    """
+    if not plans.prompt.n_nodes:
+        return (NO_GRAPH, fit_clause(plans.prompt.devices, plans.memory))
     splits = (
         f"**{plural(len(plans.prompt.splits), 'split')}** for the prompt, "
         f"**{count(len(plans.token.splits))}** for a token."

@@ -6,14 +6,23 @@ from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from app.theme.text import MIB, SPACE, bytes_text, count, plural, signed
+from app.theme.text import MIB, MINUS, SPACE, bytes_text, count, plural, signed
+from app.views.options.values import text_of
 from engine.core.options import ALL_LAYERS, SPEC_BY_FIELD, Options, Redo, redo_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.core.diff import PlanDiff, SetDiff
+    from engine.core.options import TensorOverride
 
 OFFLOAD_MIN_BATCH = 32
 """From how many tokens a GPU asks for operations whose weights lie elsewhere (ggml)."""
+
+MAX_CHANGES = 3
+MAX_RULES = 2
+MAX_PATTERN = 32
+"""What a title has room for: options, rules, and signs of a pattern."""
 
 AT_NEXT_RUN = "applies at the next run"
 FROM_NEXT_GRAPH = "acts from the next graph on"
@@ -27,15 +36,24 @@ def change_title(was: Options, now: Options, n_layers: int, n_ctx_train: int = 0
     parts = []
     for item in fields(Options):
         before, after = getattr(was, item.name), getattr(now, item.name)
-        if before != after:
+        if before == after:
+            continue
+        if item.name == "tensor_overrides":
+            change = _rules_change(before, after)
+        else:
             values = (_value(item.name, v, n_layers, n_ctx_train) for v in (before, after))
-            parts.append(f"{_option_name(item.name)} {' → '.join(values)}")
-    return ", ".join(parts)
+            change = " → ".join(values)
+        parts.append(f"{_option_name(item.name)} {change}")
+    if len(parts) > MAX_CHANGES:
+        return f"{len(parts)} options changed"
+    # Two stars are markup, and a pattern may hold them.
+    return ", ".join(parts).replace("**", "*\u2060*")
 
 
 def change_note(was: Options, now: Options) -> str:
-    """When a change that is made during a run acts."""
-    return AT_NEXT_RUN if Redo.CONTEXT in redo_of(was, now) else FROM_NEXT_GRAPH
+    """When a change that is made during a run acts; the sampler is made when a run begins."""
+    is_late = not redo_of(was, now).isdisjoint({Redo.CONTEXT, Redo.SAMPLER})
+    return AT_NEXT_RUN if is_late else FROM_NEXT_GRAPH
 
 
 def change_facts(diff: SetDiff, title: str, note: str = "") -> tuple[str, ...]:
@@ -69,7 +87,27 @@ def _value(field: str, value: Any, n_layers: int, n_ctx_train: int) -> str:
         return count(n_tokens) if n_tokens else "the model's"
     if field == "n_gpu_layers" and (value == ALL_LAYERS or value > n_layers):
         return str(n_layers + 1)
-    return str(value)
+    return text_of(field, value)
+
+
+def _rules_change(was: Sequence[TensorOverride], now: Sequence[TensorOverride]) -> str:
+    """Rules that came and went; large changes are counted."""
+    added = [rule for rule in now if rule not in was]
+    removed = [rule for rule in was if rule not in now]
+    if not added and not removed:
+        return "in another order"
+    if len(added) + len(removed) <= MAX_RULES:
+        named = [f"+{_short(rule)}" for rule in added] + [f"{MINUS}{_short(r)}" for r in removed]
+        return " ".join(named)
+    counted = (f"+{plural(len(added), 'rule')}", f"{MINUS}{plural(len(removed), 'rule')}")
+    return " ".join(c for c, rules in zip(counted, (added, removed), strict=True) if rules)
+
+
+def _short(rule: TensorOverride) -> str:
+    pattern = rule.pattern
+    if len(pattern) > MAX_PATTERN:
+        pattern = f"{pattern[: MAX_PATTERN // 2]}…{pattern[-MAX_PATTERN // 2 :]}"
+    return f"{pattern}={rule.buft}"
 
 
 def _moved(diff: PlanDiff) -> str:

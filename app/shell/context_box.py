@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QPointF, Qt, Signal
-from PySide6.QtGui import QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import QComboBox, QStyledItemDelegate, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QWidget
 
+from app.theme.choice_box import ARROW_PX, ChoiceBox
 from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.text import NOTHING, count
 from engine.core.options import SPEC_BY_FIELD
 
 if TYPE_CHECKING:
-    from PySide6.QtGui import QKeyEvent, QPaintEvent, QWheelEvent
+    from PySide6.QtGui import QKeyEvent
 
     from app.theme.theme import Theme
 
@@ -21,27 +21,23 @@ OF_THE_MODEL = 0
 """The option's value that stands for the context the model was trained with."""
 
 CHOICES = (512, 1024, 2048, 4096)
-ARROW_PX = 18
 WIDEST = "888 888"
 
 
-class ContextBox(QComboBox):
+class ContextBox(ChoiceBox):
     """Shows tokens; `chosen` comes with what a person chose or typed, if it is another value."""
 
     chosen = Signal(object)
     """Carries n_ctx."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
+        super().__init__(theme, parent)
         self._n_ctx = OF_THE_MODEL
         self._n_tokens = self._n_trained = 0
         self.setEditable(True)
         self.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         # Completing 51 to 512 would make the shorter number impossible to type.
         self.setCompleter(None)  # type: ignore[arg-type]  # None is Qt's "no completer"
-        # Only such a delegate reads the style sheet's height of an item.
-        self.setItemDelegate(QStyledItemDelegate(self))
         self.setFont(fixed_font(SMALL_PX))
         self.setAccessibleName("ctx, tokens of context")
         self.setFixedWidth(self.fontMetrics().horizontalAdvance(WIDEST) + ARROW_PX + 18)
@@ -49,7 +45,6 @@ class ContextBox(QComboBox):
         edit = self.lineEdit()
         assert edit is not None
         edit.editingFinished.connect(self._on_typed)
-        theme.changed.connect(self.update)
 
     def show_context(self, n_ctx: int, n_tokens: int, n_trained: int) -> None:
         """Show the option's value, the tokens it comes to, and offer the model's own number."""
@@ -58,31 +53,12 @@ class ContextBox(QComboBox):
         self._n_ctx, self._n_tokens, self._n_trained = n_ctx, n_tokens, n_trained
         self._show_value()
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        """Only where it has the focus: a wheel that passes by must not plan."""
-        if self.hasFocus():
-            super().wheelEvent(event)
-        else:
-            event.ignore()
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         """Esc takes back what was typed."""
         if event.key() == Qt.Key.Key_Escape:
             self._show_value()
         else:
             super().keyPressEvent(event)
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        """Add the arrow: a style sheet could only take it from a file."""
-        super().paintEvent(event)
-        palette = self._theme.palette
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(palette.ink2 if self.isEnabled() else palette.ink3, 1.4))
-        x, y = self.width() - ARROW_PX / 2 - 2, self.height() / 2
-        painter.drawPolyline(QPolygonF([QPointF(x - 4, y - 2), QPointF(x, y + 2),
-                                        QPointF(x + 4, y - 2)]))  # fmt: skip
-        painter.end()
 
     def _fill(self, n_trained: int) -> None:
         self.clear()
@@ -91,8 +67,7 @@ class ContextBox(QComboBox):
                 self.addItem(count(n), n)
         own = f"model's {count(n_trained)}" if n_trained else "model's own"
         self.addItem(own, OF_THE_MODEL)
-        view = self.view()
-        view.setMinimumWidth(view.sizeHintForColumn(0) + 24)
+        self.fit_list()
 
     def _show_value(self) -> None:
         place = self.findData(self._n_ctx)

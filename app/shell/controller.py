@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from app.bridge.bridge import Bridge
     from app.state.app_state import AppState, RunInfo
+    from app.state.option_memory import OptionMemory
     from engine.service.messages import Answer
 
 log = logging.getLogger(__name__)
@@ -59,10 +60,16 @@ class Controller(QObject):
     facts_changed = Signal()
     """What commands can be used may have changed."""
 
-    def __init__(self, state: AppState, bridge: Bridge, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        state: AppState,
+        bridge: Bridge,
+        parent: QObject | None = None,
+        memory: OptionMemory | None = None,
+    ) -> None:
         super().__init__(parent)
         self.state = state
-        self.planning = Planning(state, bridge, self)
+        self.planning = Planning(state, bridge, self, memory)
         self.running = Running(state, bridge, self)
         self._bridge = bridge
         self._is_ready = False

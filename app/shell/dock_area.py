@@ -12,7 +12,6 @@ from app.shell.panes import (
     GRAPH,
     INSPECTOR,
     LAYERS,
-    RUN,
     TIMELINE,
     TITLE_PX,
     MakeView,
@@ -22,6 +21,8 @@ from app.state.app_state import Selection
 from app.state.settings import LAYOUT_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from PySide6.QtCore import QByteArray
     from PySide6.QtGui import QResizeEvent, QShowEvent
 
@@ -56,9 +57,10 @@ class DockArea(QMainWindow):
         state: AppState,
         theme: Theme,
         make: MakeView,
-        run_panel: QWidget,
+        panels: Mapping[str, QWidget],
         parent: QWidget | None = None,
     ) -> None:
+        """`panels` are views that are made elsewhere, because they ask for things."""
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.setDockNestingEnabled(True)
@@ -71,7 +73,7 @@ class DockArea(QMainWindow):
         self._state, self._theme, self._make = state, theme, make
         self.graph = make(GRAPH, state, theme, self)
         self.setCentralWidget(self.graph)
-        self.views: dict[str, QWidget] = {GRAPH: self.graph, RUN: run_panel}
+        self.views: dict[str, QWidget] = {GRAPH: self.graph, **panels}
         self.docks = {spec.name: self._add_dock(spec.name) for spec in DOCKS}
         self._timeline: QWidget | None = None
         self._sides_px: tuple[int, int] | None = None

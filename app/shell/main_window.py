@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QAction
@@ -17,7 +17,7 @@ from app.shell.answer_bar import AnswerBar
 from app.shell.bars import ChangeBar, MessageStack
 from app.shell.dock_area import DockArea
 from app.shell.messages import dropped_message
-from app.shell.panes import RUN, MakeView, make_view
+from app.shell.panes import OPTIONS, RUN, MakeView, make_view
 from app.shell.run_panel import RunPanel
 from app.shell.status import StatusBar
 from app.shell.tab_order import go_to_next
@@ -27,6 +27,7 @@ from app.shell.welcome import WelcomePage
 from app.shell.window_commands import WindowCommands
 from app.state.app_state import Selection
 from app.theme.fonts import SMALL_PX, general_font
+from app.views.options.view import OptionsView
 from engine.core.plan import Batch
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
 
     from app.shell.controller import Controller
+    from app.shell.planning import Refusal
     from app.state.settings import RecentFile, Settings
     from app.theme.theme import Theme
 
@@ -103,7 +105,9 @@ class MainWindow(QMainWindow):
         n_predict = self._settings.n_predict
         self.run_panel = RunPanel(state, theme, self.actions_, n_predict, self)
         self.welcome = WelcomePage(state, theme, self.actions_, self)
-        self.area = DockArea(state, theme, make, self.run_panel, self)
+        self.options = OptionsView(state, theme, self.actions_, self)
+        panels = {RUN: self.run_panel, OPTIONS: self.options}
+        self.area = DockArea(state, theme, make, panels, self)
         self.tensors = TensorPage(self)
         self.pages = QStackedWidget(self)
         for page in (self.welcome, self.area, self.tensors):
@@ -141,6 +145,11 @@ class MainWindow(QMainWindow):
         controller.planning.opened.connect(self._on_opened)
         controller.planning.undo_stack.indexChanged.connect(self._refresh_undo)
         controller.running.started.connect(self._on_run_started)
+        controller.planning.settled.connect(self._sync_options)
+        controller.planning.refused.connect(self._on_refused)
+        state.plans_changed.connect(self._sync_options)
+        self.options.asked.connect(self._on_options_asked)
+        self.options.folded.connect(self._on_folded)
         self.run_panel.prompt.textChanged.connect(self._refresh_facts)
         for signal in (state.plans_changed, state.run_changed, state.trace_changed):
             signal.connect(self._refresh_facts)
@@ -163,6 +172,8 @@ class MainWindow(QMainWindow):
         width_px = self._settings.layout_width_px
         if layout is not None and not self.area.restore_layout(layout, width_px):
             self._settings.forget_layout()
+        if self._settings.open_sections is not None:
+            self.options.open_only(self._settings.open_sections)
         self._show_recent()
 
     # For the commands.
@@ -218,6 +229,23 @@ class MainWindow(QMainWindow):
         self.messages.remove_topic("engine")
         self.area.show_view(RUN)
 
+    def _sync_options(self) -> None:
+        self.options.show_options(self._controller.planning.options)
+
+    def _on_options_asked(self, changes: dict[str, Any]) -> None:
+        self.messages.remove_topic("options")
+        self._controller.planning.change(**changes)
+
+    def _on_refused(self, refusal: Refusal) -> None:
+        """Say at the option why it is impossible, above the panes where that is out of view."""
+        message = refusal.message
+        words = " ".join(part for part in (message.title, message.sentence) if part)
+        if not self.options.show_refusal(refusal.asked, refusal.before, words):
+            self.messages.show_message(message)
+
+    def _on_folded(self, ids: tuple[str, ...]) -> None:
+        self._settings.open_sections = ids
+
     def _on_opened(self, file: RecentFile) -> None:
         self._settings.add_recent(file)
         self._show_recent()
@@ -268,8 +296,9 @@ class MainWindow(QMainWindow):
         stack = planning.undo_stack
         self.actions_["undo"].setEnabled(planning.can_step(back=True))
         self.actions_["redo"].setEnabled(planning.can_step(back=False))
-        self.actions_["undo"].setText(f"Undo {stack.undoText()}".strip())
-        self.actions_["redo"].setText(f"Redo {stack.redoText()}".strip())
+        for name, text in (("undo", stack.undoText()), ("redo", stack.redoText())):
+            # A single & would mark a letter of the menu.
+            self.actions_[name].setText(f"{name.capitalize()} {text}".strip().replace("&", "&&"))
         self.change_bar.undo_button.setEnabled(planning.can_step(back=True))
 
     def _apply_theme(self) -> None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.state.option_changes import not_default
 from app.theme.text import bytes_text, plural
 from engine.service.messages import DEMO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engine.core.options import Options
     from engine.core.summary import ModelSummary
     from engine.service.messages import EngineDied, Exported, Failed
 
@@ -43,18 +46,53 @@ def failed_message(failed: Failed, topic: str = "") -> Message:
 
 
 def model_message(model: ModelSummary) -> Message | None:
-    """What an opened file cannot do; None for a sound one.
+    """What an opened file cannot do, or does not do as it asks; None for a sound one.
 
     A problem holds its title, sentence and hint in lines.
     """
     problem = model.plan_problem or model.run_problem
     if not problem:
-        return None
+        return text_message(model.text_faults)
     title, sentence, hint, *_ = (*problem.split("\n", 2), "", "")
     if model.plan_problem:
         listed = f"Its {len(model.tensors)} tensors are listed below."
         hint = f"{hint} {listed}" if hint else listed
     return Message(title, sentence, hint, topic="model")
+
+
+def text_message(faults: Sequence[str]) -> Message | None:
+    """What of a tokenizer or a chat template is wrong; None when nothing is."""
+    if not faults:
+        return None
+    title, *more = faults
+    return Message(title, " ".join(more), "Plan and times do not depend on it.", topic="model")
+
+
+ON_TOOLBAR = frozenset({"n_gpu_layers", "n_ctx", "op_offload"})
+"""Options that nobody has to be told of: they are in view."""
+
+
+def recalled_message(options: Options | None) -> Message | None:
+    """A model has the options of last time; None where the toolbar shows all of them."""
+    if options is None or ON_TOOLBAR.issuperset(not_default(options)):
+        return None
+    return Message(
+        "This model has the options it had last.",
+        shlex.join(options.command_args()),
+        actions=("show_options", "reset_options"),
+        topic="model",
+    )
+
+
+def unfit_message(failed: Failed) -> Message:
+    """The options of last time cannot be met any more."""
+    return Message(
+        "This model is opened with its own options: those it had last do not fit here.",
+        failed.title,
+        failed.sentence,
+        failed.details,
+        topic="options",
+    )
 
 
 def waiting_message(path: str, until: str) -> Message:

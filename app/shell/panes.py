@@ -39,6 +39,7 @@ MakeView = Callable[[str, "AppState", "Theme", QWidget | None], QWidget]
 GRAPH = "graph"
 INSPECTOR = "inspector"
 LAYERS = "layers"
+OPTIONS = "options"
 RUN = "run"
 TIMELINE = "timeline"
 
@@ -69,7 +70,12 @@ _BOTTOM = Qt.DockWidgetArea.BottomDockWidgetArea
 DOCKS: tuple[DockSpec, ...] = (
     DockSpec("layers_dock", _LEFT, ((LAYERS, "Layers"),), (220, 104)),
     DockSpec("splits_dock", _LEFT, (("splits", "Splits"),), (220, 120)),
-    DockSpec("right_dock", _RIGHT, ((INSPECTOR, "Why here"), (RUN, "Run")), (320, 200)),
+    DockSpec(
+        "right_dock",
+        _RIGHT,
+        ((INSPECTOR, "Why here"), (OPTIONS, "Options"), (RUN, "Run")),
+        (320, 200),
+    ),
     DockSpec("bottom_dock", _BOTTOM, (("memory", "Memory"),), (400, 72), ((TIMELINE, "Timeline"),)),
 )
 

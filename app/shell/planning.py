@@ -9,7 +9,7 @@ weights or caches applies at the next run, and the difference says so.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,16 +19,21 @@ from PySide6.QtGui import QUndoCommand, QUndoStack
 
 from app.shell.change_text import change_note, change_title
 from app.shell.first_selection import first_node
-from app.shell.messages import failed_message, model_message
+from app.shell.messages import failed_message, model_message, recalled_message, unfit_message
 from app.state.app_state import DiffMode
+from app.state.option_changes import changed_fields
 from app.state.settings import RecentFile
-from engine.core.options import Options
+from engine.core.options import DEFAULTS, Options
 from engine.core.summary import RunState
 from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from app.bridge.bridge import Bridge
+    from app.shell.messages import Message
     from app.state.app_state import AppState
+    from app.state.option_memory import OptionMemory
     from engine.core.summary import ModelSummary
     from engine.core.table import PlanSetTable
 
@@ -52,6 +57,17 @@ class _Wish:
     options: Options
     show: Show
     base: PlanSetTable | None
+    step: _ChangeOptions | None = None
+    """The undo step it belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Options that were asked for and cannot be planned; those of `before` hold."""
+
+    asked: Options
+    before: Options
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +80,15 @@ class _Before:
 
 @dataclass(slots=True)
 class _Opening:
-    """A file being opened; `is_reopened` after the engine was restarted."""
+    """A file being opened; `is_reopened` after the engine was restarted.
+
+    `recalled` are the options it had last time, if those are asked for.
+    """
 
     request_id: int
     path: str
     is_reopened: bool
+    recalled: Options | None = None
     model: ModelSummary | None = None
 
 
@@ -77,15 +97,25 @@ class Planning(QObject):
 
     message = Signal(object)
     """Carries a Message."""
+    refused = Signal(object)
+    """Carries a Refusal."""
     settled = Signal()
     """Controls should show `options` and whether something is being opened."""
     opened = Signal(object)
     """Carries a RecentFile: a model was opened and may be remembered."""
 
-    def __init__(self, state: AppState, bridge: Bridge, parent: QObject | None = None) -> None:
+    def __init__(
+        self,
+        state: AppState,
+        bridge: Bridge,
+        parent: QObject | None = None,
+        memory: OptionMemory | None = None,
+    ) -> None:
+        """Without a `memory` every model is opened with options of its own."""
         super().__init__(parent)
         self._state = state
         self._bridge = bridge
+        self._memory = memory
         self.undo_stack = QUndoStack(self)
         self._path = ""
         self._opening: _Opening | None = None
@@ -130,14 +160,17 @@ class Planning(QObject):
 
     def open(self, path: str) -> None:
         """Open a file by its absolute path, or `DEMO`; what is open stays if that fails."""
-        self._open(path, None, is_reopened=False)
+        recalled = None if self._memory is None else self._memory.recall(path)
+        self._open(path, recalled, is_reopened=False)
 
     def reopen(self) -> None:
         """Open the same model with the same options in an engine that was restarted."""
+        # What was being opened or planned is not tried again: it may be what ended the engine.
+        wishes = [w for w in (self._wanted, self._under_way and self._under_way[1]) if w]
+        self._opening, self._under_way, self._wanted = None, None, None
         options = self.options
-        self._under_way, self._wanted = None, None
-        # A file that was being opened is not tried again: it may be what ended the engine.
-        self._opening = None
+        if any(wish.step is not None for wish in wishes):
+            self._pop_steps_until(lambda step: step.now == options)
         self.settled.emit()
         if self._path and self._state.model is not None:
             self._open(self._path, options, is_reopened=True)
@@ -169,13 +202,23 @@ class Planning(QObject):
         title = self._title(before.options, options, before.plans.n_layers)
         self.undo_stack.push(_ChangeOptions(self, before, options, title))
 
+    def reset(self) -> None:
+        """Change every option to llama.cpp's default."""
+        self.change(**{item.name: getattr(DEFAULTS, item.name) for item in fields(Options)})
+
     def _before(self) -> _Before | None:
         plans = self._state.plans
         return None if plans is None else _Before(self.options, plans)
 
-    def plan_with(self, options: Options, show: Show, base: PlanSetTable | None) -> None:
+    def plan_with(
+        self,
+        options: Options,
+        show: Show,
+        base: PlanSetTable | None,
+        step: _ChangeOptions | None = None,
+    ) -> None:
         """Ask for a plan; it replaces a wish that was not sent yet."""
-        self._wanted = _Wish(options, show, base)
+        self._wanted = _Wish(options, show, base, step)
         if self._under_way is None and not self._pause.isActive():
             self._send_wanted()
 
@@ -219,30 +262,74 @@ class Planning(QObject):
 
     def on_failed(self, answer: Failed) -> bool:
         """Say what could not be done; gives back whether it was ours."""
-        topic = ""
         if self._opening is not None and answer.request_id == self._opening.request_id:
-            topic = "model"
-            opened = self._opening.model
-            if opened is None:
-                self._opening = None
-                self.settled.emit()
-            else:
-                self._finish_opening(None)
-            if answer.title == STOPPED_TITLE:
-                return True
+            self._on_opening_failed(self._opening, answer)
         elif self._under_way is not None and answer.request_id == self._under_way[0]:
-            self._under_way = None
+            wish, self._under_way = self._under_way[1], None
+            plans = self._state.plans
+            holds = DEFAULTS if plans is None else plans.options
+            self._take_back(wish, holds)
             self._go_on()
+            self.refused.emit(Refusal(wish.options, holds, failed_message(answer, "options")))
         else:
             return False
-        self.message.emit(failed_message(answer, topic))
         return True
+
+    def _on_opening_failed(self, opening: _Opening, answer: Failed) -> None:
+        is_stopped = answer.title == STOPPED_TITLE
+        if opening.model is None:
+            self._opening = None
+            self.settled.emit()
+        elif opening.recalled is not None and not is_stopped:
+            # What fitted last time does not now: the model is here, so its own options are tried.
+            assert self._memory is not None
+            self._memory.forget(opening.path)
+            self._open(opening.path, None, is_reopened=False)
+            self.message.emit(unfit_message(answer))
+            return
+        else:
+            self._finish_opening(None)
+        if not is_stopped:
+            self.message.emit(failed_message(answer, "model"))
+
+    def _take_back(self, wish: _Wish, holds: Options) -> None:
+        """Take a change that is impossible off the undo stack; `holds` are the options planned.
+
+        Changes from before and after it that were not planned yet are asked for without it.
+        """
+        failed, stack = wish.step, self.undo_stack
+        if failed is None or all(stack.command(i) is not failed for i in range(stack.index())):
+            return
+        later = self._pop_steps_until(lambda step: step is failed)
+        self._pop_steps_until(lambda step: step is not failed)
+        self._wanted = None
+        if failed.was != holds:
+            self.plan_with(failed.was, Show.DIFFERENCE, wish.base, self._top_step())
+        for changes in reversed(later):
+            self.change(**changes)
+
+    def _pop_steps_until(self, is_kept: Callable[[_ChangeOptions], bool]) -> list[dict[str, Any]]:
+        """Take steps off the undo stack without undoing them; gives their changes, newest first."""
+        popped = []
+        while (step := self._top_step()) is not None and not is_kept(step):
+            popped.append(step.changes)
+            # Qt drops a step that is obsolete in place of undoing it.
+            step.setObsolete(True)
+            self.undo_stack.undo()
+        return popped
+
+    def _top_step(self) -> _ChangeOptions | None:
+        """The step that would be undone."""
+        stack = self.undo_stack
+        step = stack.command(stack.index() - 1) if stack.index() else None
+        return step if isinstance(step, _ChangeOptions) else None
 
     # Inside.
 
     def _open(self, path: str, options: Options | None, *, is_reopened: bool) -> None:
         request_id = self._bridge.next_id()
-        self._opening = _Opening(request_id, path, is_reopened)
+        recalled = None if is_reopened else options
+        self._opening = _Opening(request_id, path, is_reopened, recalled)
         self._bridge.send(OpenModel(request_id, path, options))
         self.settled.emit()
 
@@ -258,7 +345,7 @@ class Planning(QObject):
             self._path = opening.path
             self._show_model(model, plans)
             self.opened.emit(_recent_file(opening.path, model))
-        message = model_message(model)
+        message = model_message(model) or recalled_message(opening.recalled)
         if message is not None and not opening.is_reopened:
             self.message.emit(message)
         self.settled.emit()
@@ -274,6 +361,8 @@ class Planning(QObject):
 
     def _show(self, wish: _Wish, plans: PlanSetTable) -> None:
         self._state.set_plans(plans)
+        if self._memory is not None:
+            self._memory.remember(self._path, plans.options)
         if wish.show is Show.DIFFERENCE and wish.base is not None:
             title = self._title(wish.base.options, plans.options, plans.n_layers)
             runs = self._state.run.state is not RunState.IDLE
@@ -315,18 +404,23 @@ class _ChangeOptions(QUndoCommand):
     def __init__(self, planning: Planning, before: _Before, options: Options, title: str) -> None:
         super().__init__(title)
         self._planning = planning
-        self._was = before.options
-        self._now = options
+        self.was = before.options
+        self.now = options
         self._base: PlanSetTable | None = before.plans
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values it gives, by option."""
+        return {name: getattr(self.now, name) for name in changed_fields(self.was, self.now)}
 
     def redo(self) -> None:
         """Plan with the new options and show the difference."""
         base, self._base = self._base or self._planning.shown_plans, None
-        self._planning.plan_with(self._now, Show.DIFFERENCE, base)
+        self._planning.plan_with(self.now, Show.DIFFERENCE, base, self)
 
     def undo(self) -> None:
         """Plan with the old options."""
-        self._planning.plan_with(self._was, Show.PLAN, None)
+        self._planning.plan_with(self.was, Show.PLAN, None)
 
 
 def _recent_file(path: str, model: ModelSummary) -> RecentFile:

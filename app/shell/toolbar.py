@@ -22,7 +22,7 @@ from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.segment import Segment
 from app.theme.switch import Switch
 from app.theme.text import NOTHING
-from engine.core.options import ALL_LAYERS, DEFAULTS
+from engine.core.options import DEFAULTS
 from engine.core.plan import Batch
 from engine.core.summary import RunState
 
@@ -219,7 +219,7 @@ class Toolbar(QToolBar):
         self.batch_segment.choose(self._state.batch)
 
     def _show_layers(self, n: int, n_max: int) -> None:
-        value = n_max if n == ALL_LAYERS or n > n_max else max(n, 0)
+        value = n_max if n < 0 or n > n_max else n
         self._n_max = n_max
         was_blocked = self.slider.blockSignals(True)
         self.slider.setRange(0, n_max)

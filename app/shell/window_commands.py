@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,9 @@ from app.commands.keys import key_sheet
 from app.commands.table import ACTIONS, MENUS, PANE_KEYS, THEME_MENU
 from app.shell.file_dialog import FileDialog
 from app.shell.help_window import HelpWindow
+from app.shell.panes import OPTIONS
 from app.theme.theme import ThemeChoice
+from engine.core.options import DEFAULTS
 from engine.core.plan import Batch
 from engine.service.messages import DEMO, TraceFormat
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from app.shell.main_window import MainWindow
     from app.state.settings import Settings
     from app.theme.theme import Theme
+    from engine.core.options import Options
 
 GGUF_FILTER = "GGUF models (*.gguf);;All files (*)"
 _TRACE_FILES = {
@@ -58,6 +62,8 @@ class WindowCommands(QObject):
             "undo": self._controller.planning.undo,
             "redo": self._controller.planning.redo,
             "copy_command": self.copy_command,
+            "reset_options": self._controller.planning.reset,
+            "show_options": self.show_options,
             "batch_prompt": self.show_prompt,
             "batch_token": self.show_token,
             "next_pane": self.next_pane,
@@ -75,6 +81,7 @@ class WindowCommands(QObject):
             "export": self.export_perfetto,
             "export_chrome": self.export_chrome,
             "manual": self.show_manual,
+            "manual_options": self.show_manual_options,
             "keys": self.show_keys,
             "about": self.show_about,
         }
@@ -131,8 +138,13 @@ class WindowCommands(QObject):
         model, plans = self._state.model, self._state.plans
         if model is not None and plans is not None:
             QGuiApplication.clipboard().setText(
-                command_line(model.path, plans.options.command_args())
+                command_line(model.path, llama_cpp_args(plans.options))
             )
+
+    def show_options(self) -> None:
+        """Bring the options to the front."""
+        self._window.area.show_view(OPTIONS)
+        self._window.area.views[OPTIONS].setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def show_prompt(self) -> None:
         """Show the prompt's plan."""
@@ -206,6 +218,10 @@ class WindowCommands(QObject):
         """Open the manual."""
         self._help_window().show_manual()
 
+    def show_manual_options(self) -> None:
+        """Open the manual's page on options."""
+        self._help_window().show_manual("options.md")
+
     def show_keys(self) -> None:
         """Show every command with its keys."""
         menus = [*MENUS, ("Theme", THEME_MENU)]
@@ -229,6 +245,11 @@ def trace_format_of(path: Path) -> TraceFormat:
 def command_line(path: str, args: list[str]) -> str:
     """A command that llama.cpp understands."""
     return shlex.join(["llama-cli", *args, "-m", path])
+
+
+def llama_cpp_args(options: Options) -> list[str]:
+    """The arguments that llama.cpp knows: the rule for a partial -ngl is Splitscope's own."""
+    return replace(options, layer_rule=DEFAULTS.layer_rule).command_args()
 
 
 def about_text() -> str:

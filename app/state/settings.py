@@ -90,6 +90,25 @@ class Settings:
         self._values.setValue("export_folder", folder)
 
     @property
+    def option_sets(self) -> str:
+        """The options that models had, as JSON; `OptionMemory` reads and writes it."""
+        return str(self._values.value("options", "{}"))
+
+    @option_sets.setter
+    def option_sets(self, text: str) -> None:
+        self._values.setValue("options", text)
+
+    @property
+    def open_sections(self) -> tuple[str, ...] | None:
+        """The sections of options that are open; None for those that are open at first."""
+        text = self._values.value("open_sections")
+        return None if text is None else tuple(part for part in str(text).split() if part)
+
+    @open_sections.setter
+    def open_sections(self, ids: tuple[str, ...]) -> None:
+        self._values.setValue("open_sections", " ".join(ids))
+
+    @property
     def geometry(self) -> QByteArray | None:
         """The window's place and size."""
         return self._bytes("window/geometry")

@@ -9,5 +9,6 @@ icons         one-colour SVG icons, tinted from a palette
 theme         Theme: the palette in use, following the system or forced
 switch        Switch: a check box drawn as a switch
 segment       Segment: exclusive buttons that share borders
+choice_box    ChoiceBox: a combo box with the design's arrow
 elided_label  ElidedLabel: a line that ends in an ellipsis where it does not fit
 """

@@ -1,6 +1,8 @@
 """The style sheet, made from a palette. Dynamic properties name the variants.
 
-role      "muted", "strong", "mono", "tiny", "h1", "h2" on labels; "panel", "bar", "card" on frames
+role      "muted", "strong", "mono", "tiny", "problem", "h1", "h2" on labels; "panel", "bar", "card"
+          on frames
+bad       "true" on a field whose text cannot be used
 kind      "primary", "link", "flat", "small" on buttons
 segment   "first", "middle", "last" on buttons of a `Segment`
 """
@@ -72,11 +74,14 @@ QLabel[role="strong"] { font-weight: 600; }
 QLabel[role="alert"] { color: $alert; font-weight: 600; }
 QLabel[role="mono"] { font-family: "$mono"; color: $ink2; }
 QLabel[role="tiny"] { font-size: ${tiny}px; color: $ink2; }
+QLabel[role="tiny_mono"] { font-family: "$mono"; font-size: ${tiny}px; color: $ink2; }
+QLabel[role="problem"] { font-size: ${tiny}px; color: $alert; }
 QLabel[role="body"] { font-size: ${body}px; }
 QLabel[role="h1"] { font-size: ${h1}px; font-weight: 600; }
 QLabel[role="h2"] { font-size: ${h2}px; font-weight: 600; }
 
 QFrame[role="panel"] { background: $bg1; border: none; }
+QFrame[role="footer"] { background: $bg2; border: none; border-top: 1px solid $line; }
 QFrame[role="bar"] { background: $bg2; border: none; border-bottom: 1px solid $line; }
 QFrame[role="message"] { background: $bg1; border: none; border-bottom: 1px solid $line;
                          border-left: 4px solid $ink; }
@@ -100,6 +105,9 @@ QPushButton[kind="primary"] { background: $inv; color: $invt; border-color: $inv
 QPushButton[kind="primary"]:hover { background: $ink2; border-color: $ink2; }
 QPushButton[kind="primary"]:focus { border: 2px solid $ctl; }
 QPushButton[kind="primary"]:disabled { background: $bg1; color: $ink3; border: 1px solid $line; }
+QPushButton[kind="icon"] { background: transparent; border: none; padding: 0; min-height: 24px; }
+QPushButton[kind="icon"]:hover { background: $hover; }
+QPushButton[kind="icon"]:focus { border: 2px solid $ink; padding: 0; min-height: 20px; }
 QPushButton[kind="small"] { min-height: 22px; padding: 0 8px; }
 QPushButton[kind="small"]:focus { min-height: 20px; padding: 0 7px; }
 QPushButton[kind="link"] { background: transparent; border: none; padding: 0 2px; min-height: 24px;
@@ -129,6 +137,8 @@ QLineEdit, QPlainTextEdit, QTextBrowser, QSpinBox, QComboBox {
 QLineEdit, QSpinBox, QComboBox { padding: 0 6px; min-height: 26px; }
 QLineEdit:focus, QPlainTextEdit:focus, QTextBrowser:focus, QSpinBox:focus, QComboBox:focus {
     border: 2px solid $ink; }
+QLineEdit[bad="true"] { border-color: $alert; }
+QLineEdit[bad="true"]:focus { border: 2px solid $alert; }
 QLineEdit:disabled, QSpinBox:disabled, QComboBox:disabled, QPlainTextEdit:disabled {
     color: $ink3; border-color: $line; background: $bg2; }
 QComboBox { padding-right: 0; }
@@ -168,6 +178,8 @@ QTabBar::tab:focus { border-bottom: 2px solid $ink; }
 
 QProgressBar { background: $track; border: none; border-radius: 2px; max-height: 4px; }
 QProgressBar::chunk { background: $ink; border-radius: 2px; }
+
+QScrollArea { background: $bg1; border: none; }
 
 QScrollBar:vertical { background: transparent; width: 10px; margin: 0; }
 QScrollBar:horizontal { background: transparent; height: 10px; margin: 0; }

@@ -6,6 +6,7 @@ graph/      the matrix of layers and operations, with one layer opened
 layers/     the strip of layers
 splits/     the table of splits
 inspector/  why a node is where it is, and what its split took
+options/    every option, in foldable sections
 memory/     what each device's memory holds
 timeline/   what a run measured, on a time axis
 """

@@ -150,7 +150,8 @@ class _Planner:
                 self.allocate(source, backend_id)
             self.allocate(node, backend_id)
             for source in node.src:
-                self._forget_reader(source)
+                if source.buffer is None:
+                    self._forget_reader(source)
 
     def _count_readers(self, graph: AllocGraph) -> None:
         for node, backend_id in zip(graph.nodes, graph.node_ids, strict=True):
@@ -160,13 +161,17 @@ class _Planner:
             if node.flags & Flag.INPUT:
                 self.allocate(node, backend_id)
             for source in node.src:
+                if source.buffer is not None:
+                    continue  # Weights and caches are never given memory, nor is it taken back.
                 self.state(source).n_children += 1
                 if source.flags & Flag.INPUT:
                     self.allocate(source, backend_id)
 
     def allocate(self, tensor: Tensor, backend_id: int) -> None:
+        if tensor.view_src is not None or tensor.buffer is not None:
+            return
         state = self.state(tensor)
-        if state.allocated or tensor.view_src is not None or tensor.buffer is not None:
+        if state.allocated:
             return
         state.allocated = True
         if tensor.op in self.inplace_ops and self._take_parents_place(tensor, state):
@@ -214,6 +219,11 @@ class _Planner:
         self.allocators[state.buffer_id].free(state.chunk, state.offset, n_bytes)
         state.allocated = False
 
+    def chunk_bytes(self) -> tuple[tuple[int, ...], ...]:
+        return tuple(
+            tuple(chunk.high for chunk in allocator.chunks) for allocator in self.allocators
+        )
+
     def record(self, tensor: Tensor) -> Allocation:
         if tensor.view_src is not None or tensor.buffer is not None:
             return ELSEWHERE
@@ -240,10 +250,17 @@ def plan_allocation(
             for node in graph.nodes
         ),
         leafs=tuple(planner.record(leaf) for leaf in graph.leafs),
-        chunk_bytes=tuple(
-            tuple(chunk.high for chunk in allocator.chunks) for allocator in planner.allocators
-        ),
+        chunk_bytes=planner.chunk_bytes(),
     )
+
+
+def needed_chunks(
+    graph: AllocGraph, bufts: Sequence[BufferTypeFacts]
+) -> tuple[tuple[int, ...], ...]:
+    """The `chunk_bytes` of the plan of `graph`: what it needs, without where anything goes."""
+    planner = _Planner(bufts, INPLACE_OPS)
+    planner.run(graph)
+    return planner.chunk_bytes()
 
 
 def compute_bytes(plan: AllocationPlan, bufts: Sequence[BufferTypeFacts]) -> tuple[int, ...]:

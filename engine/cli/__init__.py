@@ -20,6 +20,7 @@ splits      the split table
 memory      the ledger
 why         why a node or a weight is where it is
 run         generate, measured
+embed       the embeddings of a text
 score       feed given tokens, compare
 trace       run and write a trace file
 serve       the engine of a window

@@ -22,6 +22,9 @@ ALIASES = {
 }
 """Further names that llama.cpp has or had."""
 
+DEFAULTS_SPELLED = frozenset({"--op-offload", "--kv-offload", "-kvo", "--repack", "--mmap"})
+"""Options of llama.cpp that ask for what holds anyway."""
+
 _MODEL = ("-m", "--model")
 _FLASH = ("-fa", "--flash-attn")
 _FLASH_WORDS = {
@@ -35,8 +38,8 @@ _NUMBER = re.compile(r"-\d+(\.\d*)?|-\.\d+")
 def spelled(argv: Sequence[str]) -> list[str]:
     """`argv` as the parser reads it.
 
-    `-m FILE` becomes the MODEL that stands first, `-fa` alone means on, `--op-offload` is what
-    holds anyway.
+    `-m FILE` becomes the MODEL that stands first, `-fa` alone means on, and what holds anyway
+    (`--op-offload`) is left out.
     """
     rest, model = list(argv), []
     out: list[str] = []
@@ -48,7 +51,7 @@ def spelled(argv: Sequence[str]) -> list[str]:
             out.extend(
                 (word, _FLASH_WORDS[rest.pop(0)]) if _is_flash_word(rest) else [f"{word}=on"]
             )
-        elif word != "--op-offload":
+        elif word not in DEFAULTS_SPELLED:
             out.append(ALIASES.get(word, word))
     return [*out[:1], *model, *out[1:]]
 

@@ -7,7 +7,20 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from engine.cli import devices, fetch, memory, plan, run, score, serve, splits, tensors, trace, why
+from engine.cli import (
+    devices,
+    embed,
+    fetch,
+    memory,
+    plan,
+    run,
+    score,
+    serve,
+    splits,
+    tensors,
+    trace,
+    why,
+)
 from engine.cli.argv import no_such, refuse_flash_word, spelled, unknown_option
 from engine.cli.interrupt import EXIT_STOPPED
 from engine.cli.output import give_up_output, print_json
@@ -19,7 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = (fetch, devices, tensors, plan, splits, memory, why, run, score, trace, serve)
+COMMANDS = (fetch, devices, tensors, plan, splits, memory, why, run, embed, score, trace, serve)
 
 EXIT_FAILED = 1
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 DEMO_TOKENS = 32
+MOST_CHOICES = 4
+"""Choices that stand in the place of a value; more are told by the help."""
+
 MOST_TOKENS = 2**20
 UNTIL_END = -1
 """The number of tokens to generate that means: until the text ends or the context is full."""
@@ -118,13 +121,14 @@ def _n_tokens(text: str) -> int:
 
 def _add_option(parser: Parser, spec: OptionSpec) -> None:
     if spec.kind is bool:
+        action = "store_false" if getattr(DEFAULTS, spec.field) else "store_true"
         parser.add_argument(
-            *spec.flags, dest=spec.field, action="store_false", default=None, help=_help(spec)
+            *spec.flags, dest=spec.field, action=action, default=None, help=_help(spec)
         )
         return
     parser.add_argument(
         *spec.flags, dest=spec.field, default=None, type=_typed(spec), metavar=_metavar(spec),
-        help=_help(spec),
+        action="extend" if spec.is_repeatable else "store", help=_help(spec),
     )  # fmt: skip
 
 
@@ -132,9 +136,9 @@ def _help(spec: OptionSpec) -> str:
     """What the option does, and what holds without it."""
     default = getattr(DEFAULTS, spec.field)
     if spec.kind is bool:
-        words = "off" if default else "on"
+        words = "off"
     elif spec.kind is tuple:
-        words = "llama.cpp's choice of this machine's" if default is None else ",".join(default)
+        words = "llama.cpp's choice of this machine's" if default is None else "none"
     else:
         words = "auto" if default == ALL_LAYERS and spec.words else str(default)
     demo = f", for demo {DEMO_GPU_LAYERS}" if spec.words else ""
@@ -143,8 +147,10 @@ def _help(spec: OptionSpec) -> str:
 
 def _metavar(spec: OptionSpec) -> str:
     if spec.choices:
-        return "|".join(spec.choices)
-    return {int: "N", float: "X", tuple: "NAME,.."}.get(spec.kind, "TEXT")
+        return "|".join(spec.choices) if len(spec.choices) <= MOST_CHOICES else "TYPE"
+    if spec.kind is tuple:
+        return {str: "NAME,..", float: "X,.."}.get(spec.item, "PATTERN=BUFFER,..")
+    return {int: "N", float: "X"}.get(spec.kind, "TEXT")
 
 
 def _typed(spec: OptionSpec) -> Callable[[str], Any]:

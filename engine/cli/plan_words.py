@@ -32,9 +32,10 @@ def print_headline(
         for device, count in zip(table.devices, table.nodes_per_device(), strict=True)
         if count
     )
+    nodes = f"{table.n_nodes} nodes: {where}" if where else "no node is planned"
     per_batch = "prompt batch" if batch is Batch.PROMPT else "token"
     print(
-        f"{table.n_nodes} nodes: {where} · {counted(len(prompt.splits), 'split')} for the prompt, "
+        f"{nodes} · {counted(len(prompt.splits), 'split')} for the prompt, "
         f"{len(token.splits)} for a token · {mib(table.copied_bytes)} MiB copied per {per_batch}"
     )
     print_fits(plans, fitting_layers)
@@ -72,12 +73,14 @@ def print_splits(table: PlanTable) -> None:
 
 def print_memory(plans: PlanSetTable) -> None:
     """The ledger."""
-    kinds = [kind.value for kind in MemoryKind]
+    data = memory_data(plans)
+    has_state = any(row[MemoryKind.STATE.value] for row in data.values())
+    kinds = [kind.value for kind in MemoryKind if has_state or kind is not MemoryKind.STATE]
     print_table(
         ("buffer type", *kinds, "sum MiB"),
         [
             (name, *(mib(row[kind]) for kind in kinds), mib(sum(row.values())))
-            for name, row in memory_data(plans).items()
+            for name, row in data.items()
         ],
     )
 

@@ -53,6 +53,8 @@ def generate(args: argparse.Namespace, trace: Path | None) -> int:
             session.ask_stop,
         )
         line.clear()
+        for note in summary.notes:
+            print(note, file=sys.stderr)
         if trace is not None:
             session.export_trace(trace, chrome=trace.suffix == CHROME_SUFFIX)
     if args.json:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.output import counted, mib, plain
+from engine.report.run_progress import NS_PER_S
 
 if TYPE_CHECKING:
+    from engine.core.experts import ExpertUse
     from engine.core.summary import RunSummary
+
+GIB = 2**30
 
 
 def run_data(summary: RunSummary, note: str) -> dict[str, Any]:
@@ -15,7 +19,44 @@ def run_data(summary: RunSummary, note: str) -> dict[str, Any]:
     result: dict[str, Any] = plain(summary)
     for copy in result["copies"]:
         copy["bytes"] = copy.pop("n_bytes")
+    for words, use in _experts(summary):
+        result[f"{words}_experts"] = _experts_data(use)
     return result | ({"note": note} if note else {})
+
+
+def _experts(summary: RunSummary) -> list[tuple[str, ExpertUse]]:
+    """Copies of used experts by batch, where there were any."""
+    both = (("prompt", summary.prompt_experts), ("token", summary.token_experts))
+    return [(words, use) for words, use in both if use is not None]
+
+
+def _experts_data(use: ExpertUse) -> dict[str, Any]:
+    """Sums over all steps, measured; what all experts would have taken is an estimate."""
+    data: dict[str, Any] = plain(use)
+    if use.bytes_per_ns:
+        data["measured_bytes_per_s"] = use.bytes_per_ns * NS_PER_S
+        data["estimated_all_ns"] = use.whole_ns
+    return data
+
+
+def experts_words(use: ExpertUse) -> str:
+    """What was copied of the experts in a step on average, and what all would have taken."""
+    n, rate = use.n_steps, use.bytes_per_ns * NS_PER_S / GIB
+    used, of = use.n_used / use.n_copies, use.n_experts / use.n_copies
+    words = (
+        f"{mib(use.copied_bytes // n)} of {mib(use.whole_bytes // n)} MiB copied a step "
+        f"({used:.1f} of {of:g} experts a weight on average)"
+    )
+    if not rate:
+        return words
+    return (
+        f"{words} in {_ms(use.copy_ns / n)}, measured; "
+        f"all would take about {_ms(use.whole_ns / n)} at these {rate:.1f} GiB/s, estimated"
+    )
+
+
+def _ms(ns: float) -> str:
+    return f"{ns / 1e6:,.2f} ms"
 
 
 def print_run(summary: RunSummary) -> None:
@@ -28,6 +69,7 @@ def print_run(summary: RunSummary) -> None:
         f"generation {counted(len(summary.tokens), 'token')}{speed} · "
         f"ended: {summary.stop_reason.value}"
     )
+    experts = dict(_experts(summary))
     for words, plan_id in (("prompt", summary.prompt_plan_id), ("token", summary.token_plan_id)):
         n_splits = sum(row.plan == plan_id for row in summary.splits)
         copied = [row.n_bytes for row in summary.copies if row.plan == plan_id]
@@ -35,4 +77,7 @@ def print_run(summary: RunSummary) -> None:
             n_copies = f"{len(copied)} cop{'y' if len(copied) == 1 else 'ies'}"
             print(
                 f"{words}: {counted(n_splits, 'split')}, {n_copies}, {mib(sum(copied))} MiB a graph"
+                f"{' with all experts' if words in experts else ''}"
             )
+        if words in experts:
+            print(f"{words} experts: {experts_words(experts[words])}")

@@ -5,12 +5,19 @@ ops        operations and their parameters
 tensor     Tensor: shape, strides, operation, sources
 graph      Graph: nodes and leafs in execution order
 build      shape rules: one function an operation
+build_recurrent  the same for operations that carry a state
 rope       what ROPE needs of its parameters
 quants     numpy reference: quantise and dequantise
+quants_k   the same for super-blocks of 256
+quants_iq  the same for formats with codebooks
+codebooks  the points of those codebooks
+block_parts  scales and numbers of a few bits, out of bytes
 devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
+repack     CPU_REPACK: which weights the CPU may keep interleaved
 options    one table of every option
 behaviour  what differs between two versions of the scheduler
 placement  Assignment, Cause, Split, InputCopy, SplitTrace
+experts    which copies move used experts only, and in which pieces
 plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
 table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read
 explain    a cause as a sentence for a person

@@ -9,6 +9,8 @@ from __future__ import annotations
 from engine.core.ops import (
     ArgsortParams,
     ClampParams,
+    ConcatParams,
+    FillParams,
     FlashAttnParams,
     GluOp,
     GluParams,
@@ -16,6 +18,7 @@ from engine.core.ops import (
     NormParams,
     Op,
     OpParams,
+    PadParams,
     Precision,
     RopeParams,
     ScaleParams,
@@ -37,7 +40,10 @@ def mul_mat(weight: Tensor, x: Tensor, *, precision: Precision = Precision.DEFAU
 
 
 def mul_mat_id(weights: Tensor, x: Tensor, ids: Tensor) -> Tensor:
-    """Expert matrices [k, n, n_expert] picked by ids [n_used, t] times x [k, .., t]."""
+    """Expert matrices [k, n, n_expert] picked by ids [n_used, t] times x [k, 1 or n_used, t]."""
+    assert weights.ne[0] == x.ne[0], (weights, x)
+    assert ids.ne[1] == x.ne[2], (ids, x)
+    assert ids.ne[0] % x.ne[1] == 0, (ids, x)
     ne = (weights.ne[1], ids.ne[0], x.ne[2], 1)
     return _new(Op.MUL_MAT_ID, ne, (weights, x, ids), MatmulParams())
 
@@ -63,6 +69,11 @@ def add_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     return _new(Op.ADD_ID, a.ne, (a, b, ids), tensor_type=a.type)
 
 
+def norm(x: Tensor, eps: float) -> Tensor:
+    """Rows of x less their mean, divided by their standard deviation."""
+    return _new(Op.NORM, x.ne, (x,), NormParams(eps), tensor_type=x.type)
+
+
 def rms_norm(x: Tensor, eps: float) -> Tensor:
     """Rows of x divided by their root mean square."""
     return _new(Op.RMS_NORM, x.ne, (x,), NormParams(eps), tensor_type=x.type)
@@ -78,47 +89,100 @@ def clamp(x: Tensor, low: float, high: float) -> Tensor:
     return _new(Op.CLAMP, x.ne, (x,), ClampParams(low, high), tensor_type=x.type)
 
 
+def fill(x: Tensor, value: float) -> Tensor:
+    """A tensor like x whose elements are all `value`."""
+    return _new(Op.FILL, x.ne, (x,), FillParams(value), tensor_type=x.type)
+
+
+def concat(a: Tensor, b: Tensor, dim: int) -> Tensor:
+    """a, then b behind it along `dim`; they are alike in the other dimensions."""
+    assert all(a.ne[i] == b.ne[i] for i in range(4) if i != dim), (a, b, dim)
+    ne = tuple(n + b.ne[i] if i == dim else n for i, n in enumerate(a.ne))
+    return _new(Op.CONCAT, shape4(*ne), (a, b), ConcatParams(dim), tensor_type=a.type)
+
+
+def repeat(x: Tensor, *ne: int) -> Tensor:
+    """Copies of x beside one another, until they have the shape `ne`."""
+    shape = shape4(*ne)
+    assert all(n % small == 0 for n, small in zip(shape, x.ne, strict=True)), (x, ne)
+    return _new(Op.REPEAT, shape, (x,), tensor_type=x.type)
+
+
+def pad(x: Tensor, n_after: int) -> Tensor:
+    """Rows of x made longer by `n_after` zeros."""
+    ne = (x.ne[0] + n_after, *x.ne[1:])
+    return _new(Op.PAD, ne, (x,), PadParams((n_after, 0, 0, 0)), tensor_type=x.type)
+
+
 def unary(x: Tensor, kind: UnaryOp) -> Tensor:
     """An elementwise function of x."""
     return _new(Op.UNARY, x.ne, (x,), UnaryParams(kind), tensor_type=x.type)
 
 
-def glu_split(gate: Tensor, up: Tensor, kind: GluOp) -> Tensor:
+def glu_split(
+    gate: Tensor, up: Tensor, kind: GluOp, *, alpha: float = 0.0, limit: float = 0.0
+) -> Tensor:
     """A gated unit of two tensors of one shape."""
     assert gate.ne == up.ne, (gate, up)
-    return _new(Op.GLU, gate.ne, (gate, up), GluParams(kind), tensor_type=gate.type)
+    params = GluParams(kind, alpha, limit)
+    return _new(Op.GLU, gate.ne, (gate, up), params, tensor_type=gate.type)
+
+
+def glu(x: Tensor, kind: GluOp) -> Tensor:
+    """A gated unit of one tensor: the first half of each row is the gate, the second is up."""
+    ne = (x.ne[0] // 2, *x.ne[1:])
+    return _new(Op.GLU, ne, (x,), GluParams(kind), tensor_type=x.type)
 
 
 def rope(x: Tensor, positions: Tensor, factors: Tensor | None, params: RopeParams) -> Tensor:
-    """Rotate x [d, heads, t] by positions i32 [t]; factors f32 [n_dims/2] divide the angles."""
+    """Rotate x [d, heads, t] by positions i32 [t]; factors f32 [n_dims/2] divide the angles.
+
+    A mode with sections takes four times as many positions.
+    """
     src = (x, positions) if factors is None else (x, positions, factors)
     return _new(Op.ROPE, x.ne, src, params, tensor_type=x.type)
 
 
-def soft_max(x: Tensor, mask: Tensor | None, params: SoftMaxParams) -> Tensor:
-    """Softmax over ne[0], mask added."""
-    src = (x,) if mask is None else (x, mask)
+def soft_max(
+    x: Tensor, mask: Tensor | None, params: SoftMaxParams, *, sinks: Tensor | None = None
+) -> Tensor:
+    """Softmax over ne[0], mask added; `sinks` f32 [n_head] need a mask."""
+    assert sinks is None or mask is not None, sinks
+    src = tuple(tensor for tensor in (x, mask, sinks) if tensor is not None)
     return _new(Op.SOFT_MAX, x.ne, src, params, tensor_type=x.type)
 
 
 def flash_attn_ext(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, params: FlashAttnParams
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    params: FlashAttnParams,
+    *,
+    sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention f32 [dv, h, t] of q [d, t, h], k [d, n_kv, hk] and v [dv, n_kv, hk]."""
+    """Attention f32 [dv, h, t] of q [d, t, h], k [d, n_kv, hk] and v [dv, n_kv, hk].
+
+    `sinks` f32 [h] need a mask.
+    """
+    assert sinks is None or mask is not None, sinks
     ne = (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
-    src = (q, k, v) if mask is None else (q, k, v, mask)
+    src = tuple(tensor for tensor in (q, k, v, mask, sinks) if tensor is not None)
     return _new(Op.FLASH_ATTN_EXT, ne, src, params)
 
 
 def get_rows(table: Tensor, ids: Tensor) -> Tensor:
-    """Rows of table [n, rows] picked by ids i32 [m] -> [n, m], f32 unless the table is i32."""
+    """Rows of table [n, rows, a, b] picked by ids i32 [m, a, b] -> [n, m, a, b].
+
+    They are f32 unless the table is i32.
+    """
     tensor_type = TensorType.I32 if table.type is TensorType.I32 else TensorType.F32
     ne = (table.ne[0], ids.ne[0], ids.ne[1], ids.ne[2])
     return _new(Op.GET_ROWS, ne, (table, ids), tensor_type=tensor_type)
 
 
 def set_rows(table: Tensor, rows: Tensor, ids: Tensor) -> Tensor:
-    """A view of table after rows f32 [n, m] were written at ids i64 [m]."""
+    """A view of table after rows f32 [n, m] were written at ids i64 or i32 [m]."""
     result = view_of(table, Op.SET_ROWS, (rows, ids, table))
     result.name = derived_name(table, "(view)")
     return result
@@ -138,6 +202,14 @@ def cpy(x: Tensor, target: Tensor) -> Tensor:
     result.name = (
         derived_name(target, f"(copy of {x.name})") if target.name else derived_name(x, "(copy)")
     )
+    return result
+
+
+def cast(x: Tensor, tensor_type: TensorType) -> Tensor:
+    """A gapless copy of x of another type; as in ggml the node is its own second source."""
+    result = _new(Op.CPY, x.ne, (x,), tensor_type=tensor_type)
+    result.src = (x, result)
+    result.name = derived_name(x, "(copy)")
     return result
 
 

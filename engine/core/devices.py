@@ -96,11 +96,11 @@ class DeviceFacts:
     """A device at a moment. Memory in bytes; free and total 0 mean nothing is reported.
 
     `reg` names the backend family; `device_id` is the bus address, so that one card seen by two
-    backends is used once. `features` are CPU features such as "AVX2". `software` is set for a
-    device that computes on the CPU (PoCL), with the words to show. `stream` names its backend
-    where that differs from the device (RPC). `copies_async`: it queues copies from another device
-    that does so too. `extra_bufts` are further kinds of memory for weights, best first, such as
-    the CPU's CPU_REPACK.
+    backends is used once. `features` are CPU features by the names that ggml prints, such as AVX2
+    (see repack.py). `software` is set for a device that computes on the CPU (PoCL), with the words
+    to show. `stream` names its backend where that differs from the device (RPC). `copies_async`: it
+    queues copies from another device that does so too. `extra_bufts` are further kinds of memory
+    for weights, best first, such as the CPU's CPU_REPACK.
     """
 
     name: str

@@ -34,20 +34,18 @@ class GraphBuilder:
         An unnamed node is named `node_K`, an unnamed leaf `leaf_K`, K its index.
         Source: ggml_build_forward_expand.
         """
-        stack: list[tuple[Tensor, int]] = [(tensor, 0)]
+        seen, stack = self._seen, [tensor]
         while stack:
-            current, i_src = stack.pop()
-            if i_src == 0:
-                if id(current) in self._seen:
-                    continue
-                self._seen.add(id(current))
-            if i_src < len(current.src):
-                stack.append((current, i_src + 1))
-                source = current.src[i_src]
-                if id(source) not in self._seen:
-                    stack.append((source, 0))
+            current = stack[-1]
+            # A cast is its own source.
+            missing = next((s for s in current.src if id(s) not in seen and s is not current), None)
+            if missing is not None:
+                stack.append(missing)
                 continue
-            self._append(current)
+            stack.pop()
+            if id(current) not in seen:
+                seen.add(id(current))
+                self._append(current)
 
     def _append(self, tensor: Tensor) -> None:
         if tensor.op is Op.NONE:
@@ -55,7 +53,9 @@ class GraphBuilder:
             self._leafs.append(tensor)
             return
         tensor.name = tensor.name or f"node_{len(self._nodes)}"
-        tensor.flags |= Flag.COMPUTE
+        # Most have no flag yet, and joining two is slow.
+        none = tensor.flags is Flag.NONE
+        tensor.flags = Flag.COMPUTE if none else tensor.flags | Flag.COMPUTE
         self._nodes.append(tensor)
 
     def build(self) -> Graph:

@@ -17,14 +17,19 @@ class Op(enum.StrEnum):
     DIV = "DIV"
     SCALE = "SCALE"
     CLAMP = "CLAMP"
+    FILL = "FILL"
+    CONCAT = "CONCAT"
+    REPEAT = "REPEAT"
     CONT = "CONT"
     CPY = "CPY"
+    PAD = "PAD"
     RESHAPE = "RESHAPE"
     VIEW = "VIEW"
     PERMUTE = "PERMUTE"
     TRANSPOSE = "TRANSPOSE"
     GET_ROWS = "GET_ROWS"
     SET_ROWS = "SET_ROWS"
+    NORM = "NORM"
     RMS_NORM = "RMS_NORM"
     MUL_MAT = "MUL_MAT"
     MUL_MAT_ID = "MUL_MAT_ID"
@@ -33,6 +38,9 @@ class Op(enum.StrEnum):
     FLASH_ATTN_EXT = "FLASH_ATTN_EXT"
     ARGSORT = "ARGSORT"
     SUM_ROWS = "SUM_ROWS"
+    SSM_CONV = "SSM_CONV"
+    SSM_SCAN = "SSM_SCAN"
+    GATED_DELTA_NET = "GATED_DELTA_NET"
     UNARY = "UNARY"
     GLU = "GLU"
 
@@ -43,13 +51,19 @@ class UnaryOp(enum.StrEnum):
     SILU = "SILU"
     GELU = "GELU"
     TANH = "TANH"
+    SIGMOID = "SIGMOID"
+    SOFTPLUS = "SOFTPLUS"
 
 
 class GluOp(enum.StrEnum):
-    """What a GLU node computes: SWIGLU is silu(gate) * up, GEGLU gelu(gate) * up."""
+    """What a GLU node computes: SWIGLU is silu(gate) * up, GEGLU gelu(gate) * up.
+
+    SWIGLU_OAI is gate * sigmoid(alpha * gate) * (up + 1), gate at most the limit, up within it.
+    """
 
     SWIGLU = "SWIGLU"
     GEGLU = "GEGLU"
+    SWIGLU_OAI = "SWIGLU_OAI"
 
 
 VIEW_OPS = frozenset({Op.VIEW, Op.RESHAPE, Op.PERMUTE, Op.TRANSPOSE})
@@ -59,7 +73,7 @@ EMPTY_OPS = VIEW_OPS | {Op.NONE}
 """Operations that a backend skips."""
 
 INPLACE_OPS = frozenset(
-    {Op.SCALE, Op.CLAMP, Op.ADD, Op.ADD_ID, Op.SUB, Op.MUL, Op.DIV, Op.UNARY, Op.ROPE}
+    {Op.FILL, Op.SCALE, Op.CLAMP, Op.ADD, Op.ADD_ID, Op.SUB, Op.MUL, Op.DIV, Op.UNARY, Op.ROPE}
     | {Op.RMS_NORM, Op.SOFT_MAX}
 )
 """Operations whose result may take the memory of a source (SCHED.md 14.4)."""
@@ -74,7 +88,7 @@ class Precision(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class NormParams:
-    """RMS_NORM: y = x / sqrt(mean(x^2) + eps) over ne[0]."""
+    """RMS_NORM: y = x / sqrt(mean(x^2) + eps) over ne[0]; NORM takes the mean of x off first."""
 
     eps: float
 
@@ -96,6 +110,27 @@ class ClampParams:
 
 
 @dataclass(frozen=True, slots=True)
+class FillParams:
+    """FILL: y = value."""
+
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConcatParams:
+    """CONCAT: the dimension along which the second source follows the first."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class PadParams:
+    """PAD: zeros after each dimension's last element."""
+
+    n_after: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class ArgsortParams:
     """ARGSORT: the order of the indices."""
 
@@ -111,7 +146,10 @@ class MatmulParams:
 
 @dataclass(frozen=True, slots=True)
 class SoftMaxParams:
-    """SOFT_MAX: softmax over ne[0] of x * scale + slope * mask."""
+    """SOFT_MAX: softmax over ne[0] of x * scale + slope * mask.
+
+    A third source, the sinks f32 [n_head], is one more logit a head that only takes its share.
+    """
 
     scale: float = 1.0
     max_bias: float = 0.0
@@ -119,7 +157,10 @@ class SoftMaxParams:
 
 @dataclass(frozen=True, slots=True)
 class FlashAttnParams:
-    """FLASH_ATTN_EXT of q [D, T, H], k [D, n_kv, Hk], v [D, n_kv, Hk], mask f16 [n_kv, T]."""
+    """FLASH_ATTN_EXT of q [D, T, H], k [D, n_kv, Hk], v [D, n_kv, Hk], mask f16 [n_kv, T].
+
+    A fifth source are the sinks of SOFT_MAX.
+    """
 
     scale: float = 1.0
     max_bias: float = 0.0
@@ -127,12 +168,22 @@ class FlashAttnParams:
     precision: Precision = Precision.F32
 
 
+ROPE_NORM, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = 0, 2, 8, 40
+"""Modes of ROPE: pairs (2j, 2j+1), or pairs (j, j + n_dims/2).
+
+The last two pair like the second; each pair takes one of four positions, by its section.
+"""
+
+MULTI_ROPES = frozenset({ROPE_MROPE, ROPE_IMROPE})
+"""Modes whose positions are four times as many as tokens."""
+
+
 @dataclass(frozen=True, slots=True)
 class RopeParams:
-    """ROPE; mode 0 pairs (2j, 2j+1), mode 2 pairs (j, j + n_dims/2). Source: ARCH.md 1.9."""
+    """ROPE of the first n_dims elements of each head. Source: ARCH.md 1.9."""
 
     n_dims: int
-    mode: int = 0
+    mode: int = ROPE_NORM
     n_ctx_orig: int = 0
     freq_base: float = 10000.0
     freq_scale: float = 1.0
@@ -140,6 +191,10 @@ class RopeParams:
     attn_factor: float = 1.0
     beta_fast: float = 32.0
     beta_slow: float = 1.0
+    sections: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Pairs of each kind of position, in modes that have several."""
+    offset: int = 0
+    """Elements of each head before the first one that is rotated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +206,23 @@ class UnaryParams:
 
 @dataclass(frozen=True, slots=True)
 class GluParams:
-    """GLU: which function; with two sources src0 is the gate."""
+    """GLU: which function; with two sources src0 is the gate, with one its first half is.
+
+    `alpha` and `limit` are those of SWIGLU_OAI.
+    """
 
     kind: GluOp
+    alpha: float = 0.0
+    limit: float = 0.0
 
 
 OpParams = (
     NormParams
     | ScaleParams
     | ClampParams
+    | FillParams
+    | ConcatParams
+    | PadParams
     | ArgsortParams
     | MatmulParams
     | SoftMaxParams

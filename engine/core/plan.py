@@ -46,6 +46,10 @@ class BatchShape:
     n_outputs: int
     n_kv_swa: int = 0
     """Cells seen of the cache of sliding layers; 0: as many of n_kv as it has."""
+    n_seqs: int = 1
+    """Texts in it; where embeddings are pooled, each gives one."""
+    clears_state: bool = False
+    """Whether recurrent states begin at zero: a text's first tokens, in a model that has states."""
 
 
 class Allocation(NamedTuple):
@@ -125,6 +129,7 @@ class MemoryKind(enum.StrEnum):
 
     MODEL = "model"
     KV = "kv"
+    STATE = "state"
     COMPUTE = "compute"
     OUTPUT = "output"
 

@@ -3,9 +3,11 @@
     values = dequantize(TensorType.Q4_0, raw, n_elems)
     raw = quantize(TensorType.Q4_0, values)
 
-Speed is not the aim; kernels are checked against this. A block of 32 elements holds a scale d in
-float16 first; 4-bit elements j and j + 16 share byte j, low half first; the fifth bits of a block
-are one 32-bit word, bit j for element j. Source: ggml-quants.c, the *_ref functions.
+Every type is read; the plain types and the simple blocks are written too. Speed is not the aim;
+kernels are checked against this. A block of 32 elements holds a scale d in float16 first; 4-bit
+elements j and j + 16 share byte j, low half first; the fifth bits of a block are one 32-bit word,
+bit j for element j. Source: ggml-quants.c, the *_ref functions. Super-blocks are in quants_k.py,
+codebooks in quants_iq.py.
 """
 
 from __future__ import annotations
@@ -15,16 +17,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from engine.core import quants_iq, quants_k
+from engine.core.block_parts import Bytes, Floats, bits, half, low_bits
+from engine.core.codebooks import E2M1, NONLINEAR
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
-
 _QK = 32
-"""Elements of a block of every block format here."""
+"""Elements of a block that is written here."""
 
 
 def dequantize(tensor_type: TensorType, raw: Bytes, n_elems: int) -> Floats:
@@ -98,7 +100,7 @@ def _bf16_bytes(values: Floats) -> Bytes:
 
 def _q8_0_values(blocks: Bytes) -> Floats:
     """D * q, q in -127..127."""
-    return _half(blocks, 0) * blocks[:, 2:].view(np.int8)
+    return half(blocks, 0) * blocks[:, 2:].view(np.int8)
 
 
 def _q8_0_bytes(values: Floats) -> Bytes:
@@ -112,7 +114,7 @@ def _q8_0_bytes(values: Floats) -> Bytes:
 
 def _q4_0_values(blocks: Bytes) -> Floats:
     """D * (q - 8), q in 0..15."""
-    return _half(blocks, 0) * (_low_bits(blocks[:, 2:]).astype(np.int8) - 8)
+    return half(blocks, 0) * (low_bits(blocks[:, 2:]).astype(np.int8) - 8)
 
 
 def _q4_0_bytes(values: Floats) -> Bytes:
@@ -123,7 +125,7 @@ def _q4_0_bytes(values: Floats) -> Bytes:
 
 def _q4_1_values(blocks: Bytes) -> Floats:
     """D * q + m, q in 0..15."""
-    return _half(blocks, 0) * _low_bits(blocks[:, 4:]) + _half(blocks, 2)
+    return half(blocks, 0) * low_bits(blocks[:, 4:]) + half(blocks, 2)
 
 
 def _q4_1_bytes(values: Floats) -> Bytes:
@@ -134,8 +136,8 @@ def _q4_1_bytes(values: Floats) -> Bytes:
 
 def _q5_0_values(blocks: Bytes) -> Floats:
     """D * (q - 16), q in 0..31."""
-    q = _low_bits(blocks[:, 6:]) | _fifth_bits(blocks[:, 2:6])
-    return _half(blocks, 0) * (q.astype(np.int8) - 16)
+    q = low_bits(blocks[:, 6:]) | _fifth_bits(blocks[:, 2:6])
+    return half(blocks, 0) * (q.astype(np.int8) - 16)
 
 
 def _q5_0_bytes(values: Floats) -> Bytes:
@@ -146,8 +148,8 @@ def _q5_0_bytes(values: Floats) -> Bytes:
 
 def _q5_1_values(blocks: Bytes) -> Floats:
     """D * q + m, q in 0..31."""
-    q = _low_bits(blocks[:, 8:]) | _fifth_bits(blocks[:, 4:8])
-    return _half(blocks, 0) * q + _half(blocks, 2)
+    q = low_bits(blocks[:, 8:]) | _fifth_bits(blocks[:, 4:8])
+    return half(blocks, 0) * q + half(blocks, 2)
 
 
 def _q5_1_bytes(values: Floats) -> Bytes:
@@ -156,22 +158,47 @@ def _q5_1_bytes(values: Floats) -> Bytes:
     return np.hstack([_half_bytes(d), _half_bytes(m), _packed_fifth_bits(q), _packed_low_bits(q)])
 
 
+def _iq4_nl_values(blocks: Bytes) -> Floats:
+    """D times what a number of 4 bits stands for."""
+    return half(blocks, 0) * NONLINEAR[low_bits(blocks[:, 2:])]
+
+
+def _mxfp4_values(blocks: Bytes) -> Floats:
+    """2^(e - 127) times a number of 4 bits, a sign, two bits of exponent and one of mantissa."""
+    return _powers(blocks[:, :1]) * E2M1[low_bits(blocks[:, 1:])]
+
+
+def _powers(exponents: Bytes) -> Floats:
+    """2^(e - 128): half of what the exponents mean, since numbers are stored doubled."""
+    return np.ldexp(np.float32(1), exponents.astype(np.int32) - 128)
+
+
+def _nvfp4_values(blocks: Bytes) -> Floats:
+    """64 elements: four scales of 8 bits (4 exponent, 3 mantissa), numbers as in mxfp4."""
+    numbers = E2M1[low_bits(blocks[:, 4:].reshape(-1, 8))]
+    return (_small_floats(blocks[:, :4]).reshape(-1, 1) * numbers).reshape(-1, 64)
+
+
+def _small_floats(codes: Bytes) -> Floats:
+    """Half of what unsigned 8-bit floats mean; the code of NaN means 0."""
+    exponent, mantissa = (codes >> 3 & 15).astype(np.int32), (codes & 7).astype(np.float32)
+    normal = np.ldexp(np.float32(1) + mantissa / np.float32(8), exponent - 8)
+    values = np.where(exponent == 0, np.ldexp(mantissa, -10), normal)
+    return np.where(codes == 0x7F, np.float32(0), values)
+
+
+def _q1_0_values(blocks: Bytes) -> Floats:
+    """128 elements: d where a bit is set, -d elsewhere."""
+    d = half(blocks, 0)
+    return np.where(bits(blocks[:, 2:]) == 1, d, -d)
+
+
 # --- parts of a block -----------------------------------------------------------------------
-
-
-def _half(blocks: Bytes, at: int) -> Floats:
-    """The float16 at byte `at` of each block, as a column."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
 
 
 def _half_bytes(column: Floats) -> Bytes:
     with np.errstate(over="ignore"):
         return _bytes_of(column.astype("<f2"))
-
-
-def _low_bits(packed: Bytes) -> Bytes:
-    """[n, 16] bytes -> [n, 32] numbers of 4 bits."""
-    return np.hstack([packed & 0x0F, packed >> 4])
 
 
 def _packed_low_bits(q: Bytes) -> Bytes:
@@ -181,7 +208,7 @@ def _packed_low_bits(q: Bytes) -> Bytes:
 
 def _fifth_bits(packed: Bytes) -> Bytes:
     """[n, 4] bytes -> [n, 32] numbers that are 0 or 16."""
-    return np.unpackbits(packed, axis=1, bitorder="little") * np.uint8(16)
+    return bits(packed) * np.uint8(16)
 
 
 def _packed_fifth_bits(q: Bytes) -> Bytes:
@@ -237,6 +264,25 @@ _DEQUANTIZE: dict[TensorType, Callable[[Bytes], Floats]] = {
     TensorType.Q4_1: _q4_1_values,
     TensorType.Q5_0: _q5_0_values,
     TensorType.Q5_1: _q5_1_values,
+    TensorType.Q2_K: quants_k.q2_k_values,
+    TensorType.Q3_K: quants_k.q3_k_values,
+    TensorType.Q4_K: quants_k.q4_k_values,
+    TensorType.Q5_K: quants_k.q5_k_values,
+    TensorType.Q6_K: quants_k.q6_k_values,
+    TensorType.IQ1_S: quants_iq.iq1_s_values,
+    TensorType.IQ1_M: quants_iq.iq1_m_values,
+    TensorType.IQ2_XXS: quants_iq.iq2_xxs_values,
+    TensorType.IQ2_XS: quants_iq.iq2_xs_values,
+    TensorType.IQ2_S: quants_iq.iq2_s_values,
+    TensorType.IQ3_XXS: quants_iq.iq3_xxs_values,
+    TensorType.IQ3_S: quants_iq.iq3_s_values,
+    TensorType.IQ4_NL: _iq4_nl_values,
+    TensorType.IQ4_XS: quants_k.iq4_xs_values,
+    TensorType.TQ1_0: quants_k.tq1_0_values,
+    TensorType.TQ2_0: quants_k.tq2_0_values,
+    TensorType.MXFP4: _mxfp4_values,
+    TensorType.NVFP4: _nvfp4_values,
+    TensorType.Q1_0: _q1_0_values,
 }
 
 _QUANTIZE: dict[TensorType, Callable[[Floats], Bytes]] = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from engine.core.devices import DeviceType
+    from engine.core.experts import ExpertUse, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,11 @@ class TensorSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModelSummary:
-    """An opened model. `plan_problem` and `run_problem` say why it cannot be planned or run."""
+    """An opened model. `plan_problem` and `run_problem` say why it cannot be planned or run.
+
+    `text_faults` are sentences: what of its tokenizer and chat template is wrong, and what is used
+    instead. They touch neither plan nor times.
+    """
 
     path: str
     name: str
@@ -42,6 +47,9 @@ class ModelSummary:
     has_chat_template: bool
     plan_problem: str = ""
     run_problem: str = ""
+    n_expert: int = 0
+    """Experts in a layer; 0 for a model without any."""
+    text_faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ class RunState(enum.StrEnum):
 class SplitTiming:
     """One split of a plan that a run met: `time_ns` has a time for every step with that plan.
 
-    `plan` is the plan_id, which (plan, id) needs to name a split. `batch` is the plan's: "token"
-    for one token a graph, else "prompt".
+    What was done in pieces in a step counts as their sum. `plan` is the plan_id, which (plan, id)
+    needs to name a split. `batch` is the plan's: "token" for one token a graph, else "prompt".
     """
 
     plan: int
@@ -86,7 +94,11 @@ class SplitTiming:
 
 @dataclass(frozen=True, slots=True)
 class CopyTiming:
-    """One input copy of a plan that a run met, as `SplitTiming`; `n_bytes` is what one moves."""
+    """One input copy of a plan that a run met, as `SplitTiming`; `n_bytes` is all that it holds.
+
+    `n_experts` is 0 but for a weight with experts of which only used ones are copied. Of such a
+    copy `copied_bytes` and `experts` say for every step what was moved, the experts as runs.
+    """
 
     plan: int
     batch: str
@@ -94,6 +106,9 @@ class CopyTiming:
     name: str
     n_bytes: int
     time_ns: tuple[int, ...]
+    n_experts: int = 0
+    copied_bytes: tuple[int, ...] = ()
+    experts: tuple[tuple[Run, ...], ...] = ()
 
 
 class StopReason(enum.StrEnum):
@@ -112,6 +127,8 @@ class RunSummary:
     `splits` and `copies` are those of every plan the run met, in that order: a long prompt meets
     one for each size of its batches and each length of the cache. `prompt_plan_id` and
     `token_plan_id` are the last of the prompt and of the generated tokens; -1 for none.
+    `prompt_experts` and `token_experts` sum up the copies of used experts, where there were any.
+    `notes` say what of the model's tokenizer and chat template was wrong and what was used instead.
     """
 
     prompt: str
@@ -127,6 +144,9 @@ class RunSummary:
     token_plan_id: int
     splits: tuple[SplitTiming, ...]
     copies: tuple[CopyTiming, ...]
+    prompt_experts: ExpertUse | None = None
+    token_experts: ExpertUse | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.devices import BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
+from engine.core.experts import is_expert_copy
 from engine.core.placement import Cause, CauseKind, SplitReason, cause_tag
 from engine.core.plan import Batch, BatchShape, MemoryLedger, NodeKey, Plan, PlanSet
 from engine.core.tensor import Flag
@@ -50,7 +51,8 @@ COPY_DTYPE = np.dtype(
         ("target", "i1"),  # backend it goes to
         ("is_weight", "?"),
         ("is_input", "?"),  # written by the caller
-        ("bytes", "i8"),
+        ("bytes", "i8"),  # of all of it
+        ("n_experts", "i4"),  # of a weight whose used experts alone are copied; else 0
     ]
 )
 
@@ -210,7 +212,7 @@ class PlanTable:
 
     @property
     def copied_bytes(self) -> int:
-        """Bytes of all input copies."""
+        """Bytes of all input copies, weights with experts counted whole."""
         return int(self.copies["bytes"].sum())
 
 
@@ -392,9 +394,11 @@ def _split_tables(plan: Plan) -> tuple[npt.NDArray[np.void], npt.NDArray[np.void
         first_copy += len(split.inputs)
     for i, copy in enumerate(cut.copies):
         source = tensors[copy.slot]
+        first = plan.graph.nodes[cut.splits[copy.split_id].start]
         copies[i] = (
             copy.split_id, copy.slot, copy.source_backend_id, copy.backend_id,
             _is_weight(source), bool(source.flags & Flag.INPUT), copy.n_bytes,
+            source.ne[2] if is_expert_copy(source, first) else 0,
         )  # fmt: skip
     return _frozen(splits), _frozen(copies)
 

@@ -18,8 +18,11 @@ MAX_NAME = 63
 """Longest name ggml keeps, in bytes."""
 
 
-class Flag(enum.IntFlag):
-    """What a tensor is to the graph; the values are ggml's."""
+class Flag(enum.IntEnum):
+    """What a tensor is to the graph; the values are ggml's bits.
+
+    Combined they are plain ints, which every pass asks for many times: an IntFlag is far slower.
+    """
 
     NONE = 0
     INPUT = 1
@@ -52,7 +55,7 @@ class Tensor:
         view_offs: int = 0,
         name: str = "",
         buffer: BufferFacts | None = None,
-        flags: Flag = Flag.NONE,
+        flags: int = Flag.NONE,
     ) -> None:
         self.type = tensor_type
         self.ne = ne
@@ -99,8 +102,14 @@ class Tensor:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether elements follow one another without gaps, in ggml order."""
-        return self.nb == contiguous_strides(self.type, self.ne)
+        """Whether elements follow one another without gaps; a dimension of 1 has any stride."""
+        gapless = contiguous_strides(self.type, self.ne)
+        if self.nb == gapless:
+            return True
+        is_one_block = self.ne[0] == self.type.block_elems
+        return (is_one_block or self.nb[0] == gapless[0]) and all(
+            self.ne[i] == 1 or self.nb[i] == gapless[i] for i in (1, 2, 3)
+        )
 
     @property
     def home(self) -> BufferFacts | None:

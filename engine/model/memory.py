@@ -1,64 +1,76 @@
-"""The ledger: bytes by buffer type and kind, in the order llama.cpp prints them."""
+"""The ledger: what weights, cache, output and compute buffers take. Source: SCHED.md 8, 9.3."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.backend.alloc import grown, plan_allocation
+from engine.backend.alloc import grown
 from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
+from engine.model.hparams_encoder import ENCODER_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.devices import BackendView
-    from engine.core.plan import Plan
-    from engine.model.hparams import Hparams
-    from engine.model.kv_cache import KvCache
-    from engine.model.placement import ModelPlacement
-    from engine.model.weights import WeightSet
+    from engine.core.devices import BufferTypeFacts, DeviceFacts
+    from engine.model.planned_model import PlannedModel
 
 LOGIT_BYTES = 4
 
+Chunks = tuple[tuple[int, ...], ...]
+"""Bytes of each chunk of each backend's compute buffer."""
 
-def ledger(
-    hparams: Hparams,
-    placement: ModelPlacement,
-    weights: WeightSet,
-    cache: KvCache,
-    backends: Sequence[BackendView],
-    reserved: Sequence[Plan],
-) -> MemoryLedger:
-    """What weights, cache, output and compute buffers take; `reserved` are the worst cases."""
+
+def ledger(model: PlannedModel, reserved: Sequence[Chunks]) -> MemoryLedger:
+    """What the model needs; `reserved` is what its worst cases need, in order of reservation."""
     rows = [
-        MemoryRow(buffer.buft, buffer.device.name, MemoryKind.MODEL, buffer.n_bytes)
-        for buffer in weights.buffers
+        _row(model, buffer.buft, buffer.device, MemoryKind.MODEL, buffer.n_bytes)
+        for buffer in model.weights.buffers
     ]
-    rows.append(_output_row(hparams, placement))
+    rows.append(_output_row(model))
     rows.extend(
-        MemoryRow(buffer.buft, buffer.device.name, MemoryKind.KV, buffer.n_bytes)
-        for buffer in cache.buffers
+        _row(model, buffer.buft, buffer.device, MemoryKind.KV, buffer.n_bytes)
+        for buffer in model.cache.buffers
     )
-    rows.extend(_compute_rows(backends, reserved))
+    rows.extend(
+        _row(model, buffer.buft, buffer.device, MemoryKind.STATE, buffer.n_bytes)
+        for buffer in model.state.buffers
+    )
+    rows.extend(_compute_rows(model, reserved))
     return MemoryLedger(tuple(rows))
 
 
-def _output_row(hparams: Hparams, placement: ModelPlacement) -> MemoryRow:
-    """Logits of one row: one sequence, one output at a time (SCHED.md 8.5)."""
-    device = placement.layer_devices[-1]
-    buft = device.host_buft or placement.cpu.buft
-    n_bytes = hparams.n_vocab * LOGIT_BYTES
-    return MemoryRow(buft, placement.cpu.name, MemoryKind.OUTPUT, n_bytes)
+def _row(
+    model: PlannedModel, buft: BufferTypeFacts, device: DeviceFacts, kind: MemoryKind, n_bytes: int
+) -> MemoryRow:
+    """Host memory is the computer's, also where a GPU pinned it or an accelerator works in it."""
+    owner = model.placement.cpu if buft.is_host else device
+    return MemoryRow(buft, owner.name, kind, n_bytes)
 
 
-def _compute_rows(backends: Sequence[BackendView], reserved: Sequence[Plan]) -> list[MemoryRow]:
-    bufts = [view.buft for view in backends]
+def _output_row(model: PlannedModel) -> MemoryRow:
+    """Logits of one row: one sequence, one output at a time (SCHED.md 8.5).
+
+    Encoders have room for logits and embeddings of every text.
+    """
+    placement = model.placement
+    buft = placement.layer_devices[-1].host_buft or placement.cpu.buft
+    hparams = model.facts.hparams
+    n_values = hparams.n_vocab
+    if hparams.encoder is not None:
+        n_values = (hparams.n_vocab + hparams.n_embd) * ENCODER_TEXTS
+    n_bytes = n_values * LOGIT_BYTES
+    return _row(model, buft, placement.cpu, MemoryKind.OUTPUT, n_bytes)
+
+
+def _compute_rows(model: PlannedModel, reserved: Sequence[Chunks]) -> list[MemoryRow]:
+    """The buffers after each graph was reserved; backends in one memory share the first's."""
+    bufts = [view.buft for view in model.backends]
     sizes: list[tuple[int, ...]] = [()] * len(bufts)
-    for plan in reserved:
-        needed = plan_allocation(plan.run.alloc, bufts).chunk_bytes
+    for needed in reserved:
         sizes = [grown(have, need) for have, need in zip(sizes, needed, strict=True)]
     rows = []
-    for backend_id, view in enumerate(backends):
+    for backend_id, view in enumerate(model.backends):
         n_bytes = 0 if view.buft in bufts[:backend_id] else sum(sizes[backend_id])
         if n_bytes:
-            rows.append(MemoryRow(view.buft, view.device.name, MemoryKind.COMPUTE, n_bytes))
+            rows.append(_row(model, view.buft, view.device, MemoryKind.COMPUTE, n_bytes))
     return rows

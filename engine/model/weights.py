@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.backend.alloc import aligned
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
 from engine.core.tensor import Shape, Tensor, shape4
 from engine.errors import ModelError
-from engine.model.placement import MemorySpot, ModelPlacement, choose_spot, mapped
+from engine.model.placement import MemorySpot, ModelPlacement, mapped
+from engine.model.probe import choose_spot, first_spot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.core.ops import Op
     from engine.gguf.reader import GgufFile, TensorInfo
     from engine.model.hparams import Hparams
-
-TIED_OUTPUT = "output.weight"
-TOKEN_EMBEDDING = "token_embd.weight"
 
 
 class LayerClass(enum.Enum):
@@ -31,18 +29,35 @@ class LayerClass(enum.Enum):
     OUTPUT = enum.auto()
 
 
-@dataclass(frozen=True, slots=True)
-class WeightKind:
-    """One kind of weight: the pattern of its name, its layer class, the operation that uses it.
+class WeightKind(NamedTuple):
+    """A weight that an architecture asks for, in the order in which llama.cpp creates them.
 
-    `ne` names the numbers of Hparams that its shape is made of.
+    `il` is its layer, -1 outside of layers; a name that several layers share comes once for each.
+    `ne` is the shape it must have, `op` the operation that uses it.
     """
 
-    pattern: str
+    name: str
+    il: int
     layer_class: LayerClass
     op: Op
-    ne: tuple[str, ...]
+    ne: tuple[int, ...]
     required: bool = True
+    stand_in: str = ""
+    """The tensor that serves when the file lacks this one, such as tied embeddings."""
+    unless: str = ""
+    """Not asked for where the file has the tensor of this name, which says the same otherwise."""
+    serves: str = ""
+    """What graphs call it, where that is not its name."""
+    is_loaded: bool = True
+    """Whether it is loaded; else it is known, and left where it is."""
+
+    @property
+    def role(self) -> str:
+        """What graphs ask for; a tensor that layers share has a role in each."""
+        if self.serves:
+            return self.serves
+        prefix = f"blk.{self.il}."
+        return self.name if self.il < 0 or self.name.startswith(prefix) else prefix + self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,19 +88,22 @@ class WeightSet:
     tensors: Mapping[str, Tensor]
     buffers: tuple[WeightBuffer, ...]
 
+    @property
+    def n_tensors(self) -> int:
+        """Tensors that are loaded; one that two kinds of memory hold counts twice."""
+        return sum(len(buffer.weights) for buffer in self.buffers)
+
 
 def plan_weights(
-    file: GgufFile, kinds: Sequence[WeightKind], placement: ModelPlacement, *, n_layer: int
+    file: GgufFile, kinds: Sequence[WeightKind], placement: ModelPlacement, hparams: Hparams
 ) -> WeightSet:
-    """Give every weight a buffer type; `check_weights` has seen that they are all there."""
-    planner = _WeightPlanner(file, placement)
+    """Give every weight a buffer type; `check_weights` has seen that they are all there.
+
+    PlacementError names a weight whose operation no device runs.
+    """
+    planner = _WeightPlanner(file, placement, hparams)
     for kind in kinds:
-        if kind.layer_class is not LayerClass.REPEATING:
-            planner.add(kind, -1)
-    for il in range(n_layer):
-        for kind in kinds:
-            if kind.layer_class is LayerClass.REPEATING:
-                planner.add(kind, il)
+        planner.add(kind)
     return planner.finish()
 
 
@@ -96,19 +114,17 @@ def check_weights(file: GgufFile, kinds: Sequence[WeightKind], hparams: Hparams)
     """
     known: set[str] = set()
     for kind in kinds:
-        ne = shape4(*(getattr(hparams, name) for name in kind.ne))
-        n_layer = hparams.n_layer if "{il}" in kind.pattern else 1
-        for il in range(n_layer):
-            name = kind.pattern.format(il=il)
-            known.add(name)
-            if name in file:
-                _check_shape(file.tensor(name), ne)
-            elif kind.required and not _is_tied(name, file):
-                raise ModelError(
-                    f"The model has no tensor {name}.",
-                    "Its architecture needs one.",
-                    "Convert the model again, or download another copy.",
-                )
+        if kind.unless in file:
+            continue
+        known.add(kind.name)
+        if kind.name in file:
+            _check_shape(file.tensor(kind.name), shape4(*kind.ne))
+        elif kind.required and kind.stand_in not in file:
+            raise ModelError(
+                f"The model has no tensor {kind.name}.",
+                "Its architecture needs one.",
+                "Convert the model again, or download another copy.",
+            )
     _check_none_left(file, known, hparams)
 
 
@@ -127,11 +143,6 @@ def _check_none_left(file: GgufFile, known: set[str], hparams: Hparams) -> None:
     )
 
 
-def _is_tied(name: str, file: GgufFile) -> bool:
-    """Whether the token embedding serves as the output too."""
-    return name == TIED_OUTPUT and TOKEN_EMBEDDING in file
-
-
 def _check_shape(info: TensorInfo, ne: Shape) -> None:
     if info.ne != ne:
         raise ModelError(
@@ -142,49 +153,56 @@ def _check_shape(info: TensorInfo, ne: Shape) -> None:
 
 
 class _WeightPlanner:
-    def __init__(self, file: GgufFile, placement: ModelPlacement) -> None:
+    def __init__(self, file: GgufFile, placement: ModelPlacement, hparams: Hparams) -> None:
         self._file = file
         self._placement = placement
+        self._hparams = hparams
         self._weights: list[Weight] = []
         self._tensors: dict[str, Tensor] = {}
         self._created: dict[tuple[str, BufferTypeFacts], Tensor] = {}
         self._known_spots: dict[object, MemorySpot] = {}
         self._facts: dict[BufferTypeFacts, BufferFacts] = {}
 
-    def add(self, kind: WeightKind, il: int) -> None:
-        name = kind.pattern.format(il=il)
-        source = self._name_in_file(name)
-        if source is None:
+    def add(self, kind: WeightKind) -> None:
+        source = kind.name if kind.name in self._file else kind.stand_in
+        if source not in self._file or kind.unless in self._file or not kind.is_loaded:
             return
         info = self._file.tensor(source)
-        spot = self._spot(kind, info, il)
+        spot = self._spot(kind, info)
         # A tensor with two roles is loaded once into each kind of memory it is wanted in.
-        key = (source, self._home_type(spot))
+        key = (source, spot.buft)
         tensor = self._created.get(key)
         if tensor is None:
             tensor = Tensor(info.type, info.ne, name=source, buffer=self._buffer_facts(spot))
             self._created[key] = tensor
             self._weights.append(Weight(tensor, info, spot.device, spot.buft))
-        self._tensors[_role(kind, name, il)] = tensor
+        self._tensors[kind.role] = tensor
 
-    def _name_in_file(self, name: str) -> str | None:
-        """The tensor to load; the output may be tied to the embeddings, an optional one absent."""
-        if name in self._file:
-            return name
-        return TOKEN_EMBEDDING if _is_tied(name, self._file) else None
-
-    def _spot(self, kind: WeightKind, info: TensorInfo, il: int) -> MemorySpot:
+    def _spot(self, kind: WeightKind, info: TensorInfo) -> MemorySpot:
+        """Where the weight goes; weights of one kind, type, shape and device go the same way."""
         placement = self._placement
-        if kind.layer_class is LayerClass.INPUT:
-            device, spots = placement.cpu, placement.cpu_spots
-        else:
-            device = placement.layer_devices[il]
-            spots = _spots_of(placement, device)
-        key = (kind.op, info.type, info.ne, kind.layer_class, device.name)
+        is_input = kind.layer_class is LayerClass.INPUT
+        device = placement.cpu if is_input else placement.layer_devices[kind.il]
+        override = placement.override_of(info.name)
+        buft = "" if override is None else override.buft
+        key = (kind.op, info.type, info.ne, device.name, buft)
         if key not in self._known_spots:
-            tensor = Tensor(info.type, info.ne, name=info.name)
-            self._known_spots[key] = choose_spot(spots(), tensor, kind.op, placement)
+            weight = Tensor(info.type, info.ne, name=info.name)
+            self._known_spots[key] = self._chosen(weight, kind.op, device, buft)
         return self._known_spots[key]
+
+    def _chosen(self, weight: Tensor, op: Op, device: DeviceFacts, buft: str) -> MemorySpot:
+        """`buft` is what an override says, or empty; the CPU's stands for all of its kinds."""
+        placement = self._placement
+        spot = None
+        if buft == placement.cpu.buft.name:
+            spot = first_spot(placement.cpu_spots, weight, op, self._hparams)
+        elif buft:
+            spot = placement.spot_named(buft)
+        if spot is None:
+            spots = placement.device_spots(device)
+            spot = choose_spot(spots, weight, op, self._hparams)
+        return placement.home_of(spot)
 
     def _is_mapped(self, spot: MemorySpot) -> bool:
         caps = spot.device.caps
@@ -196,33 +214,24 @@ class _WeightPlanner:
         return mapped(spot.buft) if is_cpu and self._is_mapped(spot) else spot.buft
 
     def _buffer_facts(self, spot: MemorySpot) -> BufferFacts:
-        buft = self._home_type(spot)
-        return self._facts.setdefault(buft, BufferFacts(buft, BufferUsage.WEIGHTS, "weights"))
+        known = self._facts.get(spot.buft)
+        if known is None:
+            known = BufferFacts(self._home_type(spot), BufferUsage.WEIGHTS, "weights")
+            self._facts[spot.buft] = known
+        return known
 
     def finish(self) -> WeightSet:
         by_type: dict[BufferTypeFacts, list[Weight]] = {}
         for weight in self._weights:
-            assert weight.tensor.buffer is not None
-            by_type.setdefault(weight.tensor.buffer.buft, []).append(weight)
-        buffers = [
-            _buffer_of(buft, weights)
-            for buft, weights in sorted(by_type.items(), key=lambda item: item[0].name)
-        ]
-        return WeightSet(self._tensors, tuple(buffers))
+            by_type.setdefault(weight.buft, []).append(weight)
+        in_order = sorted(by_type.items(), key=lambda item: item[0].name)
+        return WeightSet(self._tensors, tuple(_buffer_of(weights) for _, weights in in_order))
 
 
-def _role(kind: WeightKind, name: str, il: int) -> str:
-    """What graphs ask for; a tensor that all layers share has a role in each."""
-    shared = kind.layer_class is LayerClass.REPEATING and kind.pattern == name
-    return f"blk.{il}.{name}" if shared else name
-
-
-def _spots_of(placement: ModelPlacement, device: DeviceFacts) -> Callable[[], list[MemorySpot]]:
-    return lambda: placement.device_spots(device)
-
-
-def _buffer_of(buft: BufferTypeFacts, weights: list[Weight]) -> WeightBuffer:
+def _buffer_of(weights: list[Weight]) -> WeightBuffer:
     first = weights[0]
+    assert first.tensor.buffer is not None
+    buft = first.tensor.buffer.buft
     is_mapped = buft != first.buft
     if is_mapped:
         start = min(weight.info.offset for weight in weights)

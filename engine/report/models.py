@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from engine.core.summary import ModelSummary, TensorSummary
 from engine.errors import UserError
 from engine.gguf import keys
-from engine.model.arch import find_architecture
-from engine.model.hparams import architecture, read_hparams
+from engine.model.generic import check_has_graph
 from engine.model.loader import check_loadable
-from engine.model.weights import check_weights
+from engine.model.meta_device import check_runs
+from engine.model.planned_model import read_model
 from engine.text.chat_template import has_template
-from engine.text.tokenizer import Tokenizer
+from engine.text.prompt import text_faults
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.core.options import Options
     from engine.gguf.reader import GgufFile
 
 
@@ -46,19 +47,23 @@ def model_summary(file: GgufFile) -> ModelSummary:
         has_chat_template=has_template(file.metadata),
         plan_problem=_problem(lambda: _check_plannable(file)),
         run_problem=_problem(lambda: _check_runnable(file)),
+        n_expert=_count(file, f"{arch_text}.expert_count"),
+        text_faults=text_faults(file.metadata),
     )
 
 
+def options_problem(options: Options) -> str:
+    """Why a model can be planned with these options, yet not run; empty when it can."""
+    return _problem(lambda: check_runs(options))
+
+
 def _check_plannable(file: GgufFile) -> None:
-    arch = architecture(file.metadata)
-    find_architecture(arch)
-    hparams = read_hparams(file)
-    check_weights(file, find_architecture(arch, n_expert=hparams.n_expert).weights, hparams)
+    read_model(file)
 
 
 def _check_runnable(file: GgufFile) -> None:
+    check_has_graph(file)
     check_loadable(file)
-    Tokenizer.from_metadata(file.metadata)
 
 
 def _problem(check: Callable[[], None]) -> str:

@@ -6,18 +6,22 @@ Pure but for `settled_snapshot`, which waits for times that a driver still has t
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.core.summary import CopyTiming, RunSummary, SplitTiming, StopReason
 from engine.report.run_progress import NS_PER_S
+from engine.trace.expert_use import expert_pieces, expert_use
+from engine.trace.metrics import step_sums
 from engine.trace.records import SpanKind, Spans, StepKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from engine.core.experts import ExpertUse, Run
     from engine.core.table import PlanTable
     from engine.trace.recorder import Recorder
     from engine.trace.snapshot import TraceSnapshot
@@ -37,29 +41,12 @@ class Generated:
     stop_reason: StopReason
 
 
-def settled_snapshot(recorder: Recorder, plans: Mapping[int, PlanTable]) -> TraceSnapshot:
-    """Everything recorded, once every split and copy of every finished step has its time."""
+def settled_snapshot(recorder: Recorder) -> TraceSnapshot:
+    """Everything recorded, once every split and copy that was begun has its time."""
     deadline = time.monotonic() + SETTLE_S
-    while True:
-        snapshot = recorder.snapshot()
-        if _is_settled(snapshot, plans) or time.monotonic() > deadline:
-            return snapshot
+    while not recorder.is_settled and time.monotonic() < deadline:
         time.sleep(0.001)
-
-
-def _is_settled(snapshot: TraceSnapshot, plans: Mapping[int, PlanTable]) -> bool:
-    if snapshot.lost:
-        return True
-    done = [
-        plans[int(plan_id)]
-        for plan_id in snapshot.of_kind(SpanKind.STEP)["plan_id"]
-        if int(plan_id) in plans
-    ]
-    n_splits, n_copies = sum(len(p.splits) for p in done), sum(len(p.copies) for p in done)
-    return (
-        len(snapshot.of_kind(SpanKind.SPLIT)) >= n_splits
-        and len(snapshot.of_kind(SpanKind.COPY)) >= n_copies
-    )
+    return recorder.snapshot()
 
 
 def run_summary(
@@ -73,6 +60,7 @@ def run_summary(
     decode_ns = token_steps["end_ns"] - token_steps["start_ns"]
     used = set(steps["plan_id"].tolist())
     met = [plan for plan_id, plan in plans.items() if plan_id in used]
+    copies = snapshot.of_kind(SpanKind.COPY)
     return RunSummary(
         prompt=generated.prompt,
         prompt_tokens=tuple(generated.prompt_tokens),
@@ -86,7 +74,9 @@ def run_summary(
         prompt_plan_id=_last_plan(prompt_steps),
         token_plan_id=_last_plan(token_steps),
         splits=_splits(met, snapshot.of_kind(SpanKind.SPLIT)),
-        copies=_copies(met, snapshot.of_kind(SpanKind.COPY)),
+        copies=_copies(met, copies),
+        prompt_experts=_experts(plans, _of_steps(copies, prompt_steps)),
+        token_experts=_experts(plans, _of_steps(copies, token_steps)),
     )
 
 
@@ -98,14 +88,47 @@ def _rate(count: int, duration_ns: int) -> float:
     return count * NS_PER_S / duration_ns if duration_ns else 0.0
 
 
-def _times(spans: Spans, plan: PlanTable) -> dict[int, list[int]]:
-    """Times by split or copy id, in the order of the steps: drivers report in any order."""
-    own = spans[spans["plan_id"] == plan.plan_id]
-    own = own[np.argsort(own["step"], kind="stable")]
-    times: dict[int, list[int]] = {}
-    for index, span_ns in zip(own["index"], own["end_ns"] - own["start_ns"], strict=True):
-        times.setdefault(int(index), []).append(int(span_ns))
-    return times
+def _of_steps(spans: Spans, steps: Spans) -> Spans:
+    mine: Spans = spans[np.isin(spans["step"], steps["step"])]
+    return mine
+
+
+def _experts(plans: Mapping[int, PlanTable], spans: Spans) -> ExpertUse | None:
+    """The expert copies of several steps, whatever plans those had."""
+    used = [expert_use(_of_plan(spans, plan), plan.copies) for plan in plans.values()]
+    found = [use for use in used if use is not None]
+    return sum(found[1:], found[0]) if found else None
+
+
+def _of_plan(spans: Spans, plan: PlanTable) -> Spans:
+    mine: Spans = spans[spans["plan_id"] == plan.plan_id]
+    return mine
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """One split or copy in the order of the steps; `experts` has the runs of those it copied."""
+
+    time_ns: list[int] = field(default_factory=list)
+    n_bytes: list[int] = field(default_factory=list)
+    experts: dict[int, list[Run]] = field(default_factory=dict)
+
+
+def _measured(spans: Spans, plan: PlanTable) -> defaultdict[int, _Measured]:
+    """What was measured of a plan, by split or copy id; drivers report in any order."""
+    mine = _of_plan(spans, plan)
+    found: defaultdict[int, _Measured] = defaultdict(_Measured)
+    sums = step_sums(mine)
+    columns = (sums.item_id, sums.duration_ns, sums.n_bytes)
+    for index, span_ns, n_bytes in zip(*(c.tolist() for c in columns), strict=True):
+        found[index].time_ns.append(span_ns)
+        found[index].n_bytes.append(n_bytes)
+    pieces = expert_pieces(mine)
+    pieces = pieces[np.lexsort((pieces["first_expert"], pieces["step"]))]
+    names = ("index", "step", "first_expert", "last_expert")
+    for index, step, *run in zip(*(pieces[name].tolist() for name in names), strict=True):
+        found[index].experts.setdefault(step, []).append((run[0], run[1]))
+    return found
 
 
 def _splits(plans: Sequence[PlanTable], spans: Spans) -> tuple[SplitTiming, ...]:
@@ -118,10 +141,10 @@ def _splits(plans: Sequence[PlanTable], spans: Spans) -> tuple[SplitTiming, ...]
             start=int(row["start"]),
             stop=int(row["stop"]),
             n_nodes=int(row["stop"] - row["start"]),
-            time_ns=tuple(times.get(split_id, ())),
+            time_ns=tuple(measured[split_id].time_ns),
         )
         for plan in plans
-        for times in (_times(spans, plan),)
+        for measured in (_measured(spans, plan),)
         for split_id, row in enumerate(plan.splits)
     )
 
@@ -134,9 +157,12 @@ def _copies(plans: Sequence[PlanTable], spans: Spans) -> tuple[CopyTiming, ...]:
             id=copy_id,
             name=plan.copy_name(copy_id),
             n_bytes=int(row["bytes"]),
-            time_ns=tuple(times.get(copy_id, ())),
+            time_ns=tuple(measured[copy_id].time_ns),
+            n_experts=int(row["n_experts"]),
+            copied_bytes=tuple(measured[copy_id].n_bytes) if row["n_experts"] else (),
+            experts=tuple(tuple(runs) for runs in measured[copy_id].experts.values()),
         )
         for plan in plans
-        for times in (_times(spans, plan),)
+        for measured in (_measured(spans, plan),)
         for copy_id, row in enumerate(plan.copies)
     )

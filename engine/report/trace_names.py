@@ -32,7 +32,13 @@ def _plan_meta(plan: PlanTable) -> PlanMeta:
             for i, row in enumerate(plan.splits)
         ),
         copies=tuple(
-            CopyMeta(plan.copy_name(i), int(row["split"]), _producer(plan, int(row["slot"])))
+            CopyMeta(
+                name=plan.copy_name(i),
+                consumer=int(row["split"]),
+                producer=_producer(plan, int(row["slot"])),
+                n_bytes=int(row["bytes"]),
+                n_experts=int(row["n_experts"]),
+            )
             for i, row in enumerate(plan.copies)
         ),
         nodes=tuple(

@@ -1,4 +1,4 @@
-"""compute_splits: for each split wait, copy, compute, record. Source: SCHED.md 15.
+"""SplitRunner: for each split wait, copy, compute, record. Source: SCHED.md 15.
 
 The only place where a backend is told to compute, and where time is taken. The time of a split or
 a copy arrives through its event, perhaps later and on a driver's thread; the time the host waited
@@ -18,10 +18,10 @@ from engine.backend.interface import Backend, Completion, Event, Place, SplitGra
 from engine.backend.transfer import copy_bytes
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
-from engine.core.ops import Op
+from engine.core.experts import Piece, is_expert_copy, pieces
 from engine.core.tensor import Flag, Tensor
 from engine.errors import ModelError
-from engine.trace.records import SpanFlag, SpanKind
+from engine.trace.records import NO_EXPERTS, SpanFlag, SpanKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 SHORTEST_WAIT_NS = 1_000
 """Waits below this are calls that found nothing to wait for; they are not recorded."""
-
-EXPERT_PAD_BYTES = 512
-"""Bytes past a run of experts that kernels may read (SCHED.md 15)."""
-
 
 EvalCallback = Callable[[int, bool], bool]
 """(node id, ask): with ask, whether the values of this node are wanted; without, they are there,
@@ -64,7 +60,8 @@ class SplitRunner:
     def run(self) -> None:
         """Compute every split; returns when the last one is queued.
 
-        Raises what backends raise: DeviceError, Stopped.
+        Raises what backends raise: DeviceError, Stopped. ModelError for an expert that does not
+        exist.
         """
         for split in self.graph.plan.trace.cut.splits:
             self._run_split(split)
@@ -141,7 +138,7 @@ class SplitRunner:
             self._copy_blocking(copy, source)
             return
         self._guard_slot(split)
-        if self._is_expert_copy(split, copy, source):
+        if self._is_expert_copy(split, copy):
             self._copy_used_experts(split, copy, source)
             return
         event = self.backends[split.backend_id].cpy_tensor_async(
@@ -151,7 +148,7 @@ class SplitRunner:
             copy.n_bytes,
         )
         if event is not None:
-            self._record_copy(event, copy, source, copy.n_bytes)
+            self._record_copy(event, copy, source)
             return
         self._wait_for_backend(copy.source_backend_id, split)
         self._wait_for_slot(split.backend_id, split)
@@ -177,18 +174,18 @@ class SplitRunner:
             return plan.run.leafs[copy.slot]
         raise AssertionError(f"copy {copy.id} has a source that the graph does not visit")
 
+    def _is_expert_copy(self, split: Split, copy: InputCopy) -> bool:
+        """Asked of the planned graph, where the first node still reads the source itself."""
+        graph = self.graph.plan.graph
+        n_leafs = len(graph.leafs)
+        is_leaf = copy.slot < n_leafs
+        source = graph.leafs[copy.slot] if is_leaf else graph.nodes[copy.slot - n_leafs]
+        return is_expert_copy(source, graph.nodes[split.start])
+
     def _copy_blocking(self, copy: InputCopy, source: Tensor) -> None:
         target = self.graph.place_of(self._target_of(copy))
         event = copy_bytes(self.graph.place_of(source), target, copy.n_bytes)
-        self._record_copy(event, copy, source, copy.n_bytes)
-
-    def _is_expert_copy(self, split: Split, copy: InputCopy, source: Tensor) -> bool:
-        """Whether this is a host weight of which the split's first node uses some experts."""
-        buffer = source.home
-        if buffer is None or buffer.usage is not BufferUsage.WEIGHTS or not buffer.buft.is_host:
-            return False
-        first = self.graph.plan.run.nodes[split.start]
-        return first.op is Op.MUL_MAT_ID and first.src[0] is self._target_of(copy)
+        self._record_copy(event, copy, source)
 
     def _copy_used_experts(self, split: Split, copy: InputCopy, source: Tensor) -> None:
         self._wait_for_backend(copy.source_backend_id, split)
@@ -198,15 +195,11 @@ class SplitRunner:
         self._learn_experts(split, copy, ids, n_experts=source.ne[2])
         target = self.graph.place_of(self._target_of(copy))
         data = self._host_bytes(source)
-        expert_bytes = source.nb[2]
-        pad = min(expert_bytes, EXPERT_PAD_BYTES)
-        for first, last in runs(self._used_experts):
-            start = first * expert_bytes
-            stop = (last + 1) * expert_bytes + (0 if last == source.ne[2] - 1 else pad)
+        for piece in pieces(source, self._used_experts):
             event = self.backends[split.backend_id].set_tensor_async(
-                Place(target.buffer, target.offset + start), data[start:stop]
+                Place(target.buffer, target.offset + piece.start), data[piece.start : piece.stop]
             )
-            self._record_copy(event, copy, source, stop - start)
+            self._record_copy(event, copy, source, piece)
 
     def _learn_experts(self, split: Split, copy: InputCopy, ids: Tensor, n_experts: int) -> None:
         """Read which experts are used, unless the same ids tensor was read just before."""
@@ -241,32 +234,38 @@ class SplitRunner:
 
     def _record_split(self, event: Event, split: Split, nodes: range) -> None:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
+        expected = recorder.expect()
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
-            recorder.span(
-                SpanKind.SPLIT, split.backend_id, plan_id, split.id, step,
-                done.start_ns, done.end_ns, flags=flags,
-            )  # fmt: skip
             if done.nodes is not None:
                 node_ids = np.arange(nodes.start, nodes.stop, dtype=np.int32)
                 recorder.node_spans(
                     split.backend_id, plan_id, step, node_ids,
                     done.nodes.start_ns, done.nodes.end_ns,
                 )  # fmt: skip
+            recorder.span(
+                SpanKind.SPLIT, split.backend_id, plan_id, split.id, step,
+                done.start_ns, done.end_ns, flags=flags, expected=expected,
+            )  # fmt: skip
 
         event.on_complete(on_complete)
 
-    def _record_copy(self, event: Event, copy: InputCopy, source: Tensor, n_bytes: int) -> None:
+    def _record_copy(
+        self, event: Event, copy: InputCopy, source: Tensor, piece: Piece | None = None
+    ) -> None:
+        """Record a whole copy, or a piece of one."""
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
-        flags = _copy_flags(source)
+        flags, moved = _copy_flags(source), piece or Piece(NO_EXPERTS, 0, copy.n_bytes)
+        expected = recorder.expect()
 
         def on_complete(done: Completion) -> None:
             converted = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
             recorder.span(
                 SpanKind.COPY, copy.backend_id, plan_id, copy.id, step,
                 done.start_ns, done.end_ns, peer=copy.source_backend_id,
-                flags=flags | converted, n_bytes=n_bytes,
+                flags=flags | converted, n_bytes=moved.stop - moved.start,
+                experts=moved.experts, expected=expected,
             )  # fmt: skip
 
         event.on_complete(on_complete)
@@ -286,14 +285,3 @@ def _no_such_expert(ids: Tensor, expert: int, n_experts: int) -> ModelError:
         "The router's choice cannot be used: its numbers are not those of experts.",
         "The model file may be damaged; download another copy.",
     )
-
-
-def runs(numbers: list[int]) -> list[tuple[int, int]]:
-    """(first, last) of every maximal run of consecutive numbers in a sorted list."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1] = (found[-1][0], number)
-        else:
-            found.append((number, number))
-    return found

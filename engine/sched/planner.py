@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.behaviour import CURRENT, Behaviour
@@ -26,6 +27,29 @@ MAX_BACKENDS = 16
 _LAYER_OF_NAME = re.compile(r"-(\d+)(?: \(|$)|_l(\d+)\b")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownGraph:
+    """What all plans of one graph for the same backends have in common, however they differ.
+
+    `problem` is the plainest question about it; the predicates it has asked are remembered.
+    """
+
+    problem: Problem
+    slot_of: Mapping[Tensor, int]
+    layers: Mapping[int, int]
+
+
+def know_graph(graph: Graph, backends: Sequence[BackendView], *, n_layers: int = 0) -> KnownGraph:
+    """The graph, ready to be planned; PlacementError for backends that cannot be scheduled."""
+    check_backends(backends)
+    slots = number_tensors(graph)
+    return KnownGraph(
+        Problem(graph=slots, backends=tuple(backends)),
+        {tensor: slot for slot, tensor in enumerate(slots.tensors)},
+        layers_of(graph, n_layers),
+    )
+
+
 def plan_graph(
     graph: Graph,
     backends: Sequence[BackendView],
@@ -39,21 +63,20 @@ def plan_graph(
     n_copies: int = 1,
     copy_slot: int = 0,
     behaviour: Behaviour = CURRENT,
+    known: KnownGraph | None = None,
 ) -> Plan:
     """Run the passes over `graph`; `pins` are tensors put on a backend beforehand.
 
     With `n_copies` above 1 as many graphs may be in flight; this one uses slot `copy_slot`.
+    `known` (optional) is what `know_graph` gave for this graph, these backends and layers.
 
     Raises PlacementError for what no backend can run, and for backends that cannot be scheduled.
     """
-    check_backends(backends)
-    slots = number_tensors(graph)
-    slot_of = {tensor: slot for slot, tensor in enumerate(slots.tensors)}
-    problem = Problem(
-        graph=slots,
-        backends=tuple(backends),
+    known = know_graph(graph, backends, n_layers=n_layers) if known is None else known
+    problem = replace(
+        known.problem,
         op_offload=op_offload,
-        user={slot_of[tensor]: backend_id for tensor, backend_id in (pins or {}).items()},
+        user={known.slot_of[tensor]: backend_id for tensor, backend_id in (pins or {}).items()},
         n_copies=n_copies,
         copy_slot=copy_slot,
         behaviour=behaviour,
@@ -70,7 +93,7 @@ def plan_graph(
         run=build_run_graph(problem, trace),
         n_copies=n_copies,
         copy_slot=copy_slot,
-        layers=layers_of(graph, n_layers),
+        layers=known.layers,
     )
 
 

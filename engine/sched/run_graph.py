@@ -55,7 +55,12 @@ class _Builder:
             )
             base = graph.view_src[slot]
             view_src = stands_for[base] if base >= 0 else None
-            stands_for[slot] = self._rewritten(graph.tensors[slot], sources, view_src, slot)
+            node = self._rewritten(graph.tensors[slot], sources, view_src, slot)
+            if slot in graph.src[slot]:
+                # A cast is its own source.
+                old = stands_for[slot]
+                node.src = tuple(node if source is old else source for source in sources)
+            stands_for[slot] = node
         return tuple(stands_for[graph.n_leafs : graph.n_leafs + graph.n_nodes])
 
     def _rewritten(

@@ -9,7 +9,7 @@ from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocat
 from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph, locate
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
-from engine.errors import Stopped
+from engine.errors import ModelError, Stopped
 from engine.sched.execute import EvalCallback, SplitRunner
 from engine.sched.pipeline import Pipeline
 
@@ -71,10 +71,13 @@ class Scheduler:
         self.reset()
 
     def reserve_size(self, plan: Plan) -> tuple[int, ...]:
-        """Bytes that each backend's compute buffer would take for `plan`; nothing is allocated."""
+        """Bytes that each backend's compute buffer would take for `plan`; nothing is allocated.
+
+        What is reserved stays as it is, so the next graph is compared with that. (ggml's function
+        drops buffers that are too small.)
+        """
         self.reset()
         self.synchronize()
-        self._remember_ids(plan.run.alloc)
         return compute_bytes(self._plan_allocation(plan.run.alloc), self._facts)
 
     def reset(self) -> None:
@@ -109,15 +112,16 @@ class Scheduler:
     def compute(self, graph: AllocatedGraph, step: int) -> None:
         """Compute every split in order; returns when the last one is queued.
 
-        Raises: Stopped, after what was queued before it is done: the caller may write inputs and
-        plan anew at once. DeviceError as it comes: that backend is lost.
+        Raises: Stopped, or ModelError for an expert that does not exist, after what was queued
+        before it is done: the caller may write inputs and plan anew at once. DeviceError as it
+        comes: that backend is lost.
         """
         try:
             SplitRunner(
                 graph, self.backends, self.pipeline, self._recorder, step,
                 behaviour=self._behaviour, callback=self.eval_callback,
             ).run()  # fmt: skip
-        except Stopped:
+        except (Stopped, ModelError):
             self._synchronize_all()
             raise
 
@@ -153,10 +157,12 @@ class Scheduler:
 
     def _reserve(self, graph: AllocGraph) -> AllocationPlan:
         record = self._plan_allocation(graph)
-        self._record = record
+        # Without memory for all of it there is no record: the next graph is reserved anew.
+        self._record = None
         for backend_id, sizes in enumerate(record.chunk_bytes):
             if self._owns(backend_id):
                 self._grow(backend_id, sizes)
+        self._record = record
         return record
 
     def _plan_allocation(self, graph: AllocGraph) -> AllocationPlan:
@@ -170,8 +176,11 @@ class Scheduler:
             return
         for buffer in current or ():
             buffer.release()
-        buft = self._bufts[backend_id]
-        self._buffers[backend_id] = [buft.alloc_buffer(size, BufferUsage.COMPUTE) for size in sizes]
+        buft, chunks = self._bufts[backend_id], list[Buffer]()
+        # Known from the start: each that there is memory for is released in the end.
+        self._buffers[backend_id] = chunks
+        for size in sizes:
+            chunks.append(buft.alloc_buffer(size, BufferUsage.COMPUTE))
 
     def _ids_changed(self, graph: AllocGraph) -> bool:
         """Whether a node or leaf moved to another buffer type, compared by index (trap T14)."""

@@ -14,7 +14,7 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.core.options import FlashAttn, Options, SplitMode
+from engine.core.options import OPTION_SPECS, Options, TensorOverride
 from engine.errors import UserError
 from engine.service.messages import REQUESTS, Answer, Request, TraceFormat
 
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 ADDRESS_VARIABLE = "SPLITSCOPE_ADDRESS"
 KEY_VARIABLE = "SPLITSCOPE_AUTHKEY"
 
+_CHOICES = {spec.kind for spec in OPTION_SPECS if issubclass(spec.kind, enum.Enum)}
+_VALUES = (TraceFormat, Options, TensorOverride, *_CHOICES)
+
 _CLASSES: dict[tuple[str, str], type] = {
-    (cls.__module__, cls.__qualname__): cls
-    for cls in (*REQUESTS, TraceFormat, Options, FlashAttn, SplitMode, type(Path()))
+    (cls.__module__, cls.__qualname__): cls for cls in (*REQUESTS, *_VALUES, type(Path()))
 }
 """What requests are made of, by the names that pickles give them."""
 

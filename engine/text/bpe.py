@@ -1,19 +1,23 @@
-"""Byte-level BPE: words to tokens by merge rank.
+"""BPE: words to tokens by merge rank.
 
-A word's UTF-8 bytes are written as 256 printable characters (GPT-2's alphabet); neighbours join in
-the order of the merge list, leftmost first among equals. Source: llama-vocab.cpp,
-llm_tokenizer_bpe_session.
+Most vocabularies write a word's UTF-8 bytes as 256 printable characters (GPT-2's alphabet), some
+take it as it is. Neighbours join in the order of the merge list, leftmost first among equals.
+Source: llama-vocab.cpp, llm_tokenizer_bpe_session.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import regex
+
 from engine.text.merging import merge_parts
-from engine.text.vocab import Kind, Vocab
+from engine.text.pretokenize import Form
+from engine.text.vocab import SPACE, Kind, Vocab, marked_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator
 
     from engine.text.pretokenize import PreTokenizer
 
@@ -52,23 +56,29 @@ def chars_to_bytes(text: str) -> bytes:
 
 
 class BytePairEncoder:
-    """Text without special tokens to ids. Keeps the words it has seen. One thread at a time."""
+    """Text without special tokens to ids. Keeps the words it has seen. One thread at a time.
 
-    def __init__(self, vocab: Vocab, merges: Sequence[str], pre: PreTokenizer) -> None:
+    `lowercase` is asked of a vocabulary without white space only.
+    """
+
+    def __init__(
+        self, vocab: Vocab, merges: Iterable[str], pre: PreTokenizer, *, lowercase: bool = False
+    ) -> None:
         self._vocab = vocab
         self._pre = pre
-        self._ranks = _ranks(merges)
+        self._lowercase = lowercase
+        self._merges = merges
         self._seen: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
         """Ids of `text`.
 
-        What is left of a word that is no token gives one id a character in ASCII and nothing
-        otherwise, as llama.cpp does: a vocabulary without a token for a byte loses that byte.
+        What is left of a word that is no token gives an id a byte where there is a token for it,
+        and nothing otherwise, as llama.cpp does: a vocabulary without one loses that byte.
         """
         out: list[int] = []
         seen = self._seen
-        for word in self._pre.words(text):
+        for word in self._words(text):
             ids = seen.get(word)
             if ids is None:
                 ids = self._word_ids(word)
@@ -81,19 +91,33 @@ class BytePairEncoder:
         """Bytes that a token adds to the text; b"" for unused ones."""
         text = self._vocab.tokens[token]
         kind = self._vocab.kinds[token]
-        if kind & (Kind.UNKNOWN | Kind.CONTROL | Kind.USER_DEFINED):
-            return text.encode("utf-8", "replace")
-        if kind & Kind.NORMAL:
+        is_named = kind & (Kind.UNKNOWN | Kind.CONTROL | Kind.USER_DEFINED)
+        if kind & Kind.NORMAL and not is_named and self._pre.form is not Form.MARKED:
             return chars_to_bytes(text)
-        return b""
+        return marked_bytes(self._vocab, token)
+
+    def _words(self, text: str) -> Iterable[str]:
+        """Words as they are written for merging, but for GPT-2's alphabet."""
+        if self._pre.form is Form.MARKED:
+            return self._pre.words(text.replace(" ", SPACE))
+        if self._pre.form is Form.SPACELESS:
+            text = "".join(char.lower()[0] for char in text) if self._lowercase else text
+            return (word for part in regex.split(r"\s+", text) for word in self._pre.words(part))
+        return self._pre.words(text)
+
+    @cached_property
+    def _ranks(self) -> dict[tuple[str, str], int]:
+        """Made on first use: vocabularies have up to half a million merges."""
+        return _ranks(self._merges)
 
     def _rank_of(self, left: str, right: str) -> int | None:
         return self._ranks.get((left, right))
 
     def _word_ids(self, word: str) -> tuple[int, ...]:
-        chars = bytes_to_chars(word.encode("utf-8"))
+        is_bytes = self._pre.form is Form.BYTES
+        chars = bytes_to_chars(word.encode("utf-8")) if is_bytes else word
         token_ids = self._vocab.ids
-        if self._pre.ignore_merges and chars in token_ids:
+        if chars in token_ids and self._pre.is_whole(word):
             return (token_ids[chars],)
         out: list[int] = []
         for part in merge_parts(chars, self._rank_of):
@@ -101,11 +125,16 @@ class BytePairEncoder:
             if token is not None:
                 out.append(token)
             else:
-                out.extend(token_ids[c] for c in part if c.isascii() and c in token_ids)
+                names = filter(str.isascii, part) if is_bytes else _byte_names(part)
+                out.extend(token_ids[name] for name in names if name in token_ids)
         return tuple(out)
 
 
-def _ranks(merges: Sequence[str]) -> dict[tuple[str, str], int]:
+def _byte_names(part: str) -> Iterator[str]:
+    return (f"<0x{byte:02X}>" for byte in part.encode("utf-8"))
+
+
+def _ranks(merges: Iterable[str]) -> dict[tuple[str, str], int]:
     """Rank by pair; the first of two equal pairs counts."""
     ranks: dict[tuple[str, str], int] = {}
     for rank, merge in enumerate(merges):

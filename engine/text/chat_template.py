@@ -6,14 +6,13 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError
+from jinja2 import TemplateError
 
 from engine.errors import TextError
 from engine.text.template_limits import LimitedEnvironment, OverLimitError, TemplateLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 
@@ -61,11 +60,12 @@ def render_chat(
     (optional, the clock's). What a template may do is said in `template_limits`.
 
     Raises:
-        TextError: the template is broken (with its line), refuses the messages or does too much.
+        TextError: the template is broken (with its row and column), refuses the messages or does
+            too much.
     """
     moment = dt.datetime.now().astimezone() if now is None else now
+    environment = LimitedEnvironment(limits or TemplateLimits())
     try:
-        environment = LimitedEnvironment(limits or TemplateLimits())
         return environment.from_string(template).render(
             messages=[{"role": message.role, "content": message.content} for message in messages],
             add_generation_prompt=add_generation_prompt,
@@ -82,11 +82,15 @@ def render_chat(
         ) from error
     except OverLimitError as error:
         raise TextError(
-            "The model's chat template was stopped.", f"{_place(error)}: {error}.", _HINT
+            "The model's chat template was stopped.",
+            f"{_place(environment, error)}: {error}.",
+            _HINT,
         ) from error
     except _TEMPLATE_FAULTS as error:
         raise TextError(
-            "The model's chat template is broken.", f"{_place(error)}: {_reason(error)}.", _HINT
+            "The model's chat template is broken.",
+            f"{_place(environment, error)}: {_reason(error)}.",
+            _HINT,
         ) from error
 
 
@@ -112,22 +116,9 @@ def _refuse(message: object) -> NoReturn:
     raise _RefusalError(str(message)[:1000])
 
 
-def _place(error: BaseException) -> str:
-    """Where in the template: the innermost line that the error passed through, as words."""
-    if isinstance(error, TemplateSyntaxError):
-        return f"Line {error.lineno}"
-    line = _template_line(error.__traceback__)
-    return "The template" if line is None else f"Line {line}"
-
-
-def _template_line(traceback: TracebackType | None) -> int | None:
-    line = None
-    while traceback is not None:
-        # jinja2 rewrites the traceback: its frames carry the template's own lines.
-        if traceback.tb_frame.f_code.co_filename == "<template>":
-            line = traceback.tb_lineno
-        traceback = traceback.tb_next
-    return line
+def _place(environment: LimitedEnvironment, error: BaseException) -> str:
+    place = environment.tracker.fault_place(error)
+    return "The template" if place is None else f"Line {place}, column {place.column}"
 
 
 def _reason(error: BaseException) -> str:

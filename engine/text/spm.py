@@ -10,23 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.text.merging import merge_parts
-from engine.text.vocab import Kind, Vocab, broken
+from engine.text.vocab import SPACE, Vocab, marked_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SPACE = "▁"
-
 
 class SentencePieceEncoder:
-    """Text without special tokens to ids. Holds no state between calls."""
+    """Text without special tokens to ids. Holds no state between calls.
+
+    `scores` has a number for every token.
+    """
 
     def __init__(self, vocab: Vocab, scores: Sequence[float]) -> None:
-        if len(scores) < len(vocab.tokens):
-            raise broken(
-                f"The file lists {len(vocab.tokens)} tokens but only {len(scores)} scores "
-                "(tokenizer.ggml.scores)."
-            )
         self._vocab = vocab
         self._scores = scores
         self._byte_ids = [self._byte_token(byte) for byte in range(256)]
@@ -45,15 +41,7 @@ class SentencePieceEncoder:
 
     def token_bytes(self, token: int) -> bytes:
         """Bytes that a token adds to the text; b"" for unused ones."""
-        text = self._vocab.tokens[token]
-        kind = self._vocab.kinds[token]
-        if kind & (Kind.UNKNOWN | Kind.CONTROL | Kind.USER_DEFINED):
-            return text.encode("utf-8", "replace")
-        if kind & Kind.NORMAL:
-            return text.replace(SPACE, " ").encode("utf-8", "replace")
-        if kind & Kind.BYTE:
-            return _byte_of(text)
-        return b""
+        return marked_bytes(self._vocab, token)
 
     def _byte_token(self, byte: int) -> int | None:
         ids = self._vocab.ids
@@ -63,11 +51,3 @@ class SentencePieceEncoder:
     def _rank_of(self, left: str, right: str) -> float | None:
         token = self._vocab.ids.get(left + right)
         return None if token is None else -self._scores[token]
-
-
-def _byte_of(text: str) -> bytes:
-    """The byte of a token written "<0x0A>"; b"" when it is written otherwise."""
-    try:
-        return bytes((int(text[3:5], 16),))
-    except ValueError:
-        return b""

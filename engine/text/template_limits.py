@@ -6,8 +6,8 @@ passes a method of `LimitedEnvironment`, which charges for it; the rest is left 
 
 Bounded: loop steps and calls together (`max_work`), the size of any one value and of all values
 together, the output (`max_chars`), the length of the source, integers (4096 bits), Python's
-recursion, and time (`max_ns`, looked at on every charge). Left out: lipsum, text formatting and
-padding (`%` on long widths, str.format, center, ljust), filters that no chat template needs.
+recursion, and time (`max_ns`, looked at on every charge). Left out: lipsum, padding of text
+(`%` on long widths, widths in str.format, center, ljust), filters that no chat template needs.
 Not bounded: the time of one single step, which works on at most `max_chars` characters and so takes
 milliseconds; and the compilation of a source of at most `max_source_chars`.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 import time
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from dataclasses import dataclass
@@ -23,12 +24,16 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Undefined, nodes
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.filters import do_indent
+from jinja2.lexer import TokenStream
 from jinja2.nodes import EvalContext
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
+
+from engine.text.template_places import Marker, Tracker, placed
 
 if TYPE_CHECKING:
     from jinja2.parser import Parser
@@ -173,6 +178,7 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         )
         self._limits = limits
         self.budget = Budget(limits)
+        self.tracker = Tracker()
         self.globals.pop("lipsum")
         self.globals["range"] = self._range
         self.filters = {name: self._metered(name) for name in _FILTERS}
@@ -187,10 +193,21 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if len(source) > self._limits.max_source_chars:
             raise OverLimitError("its source is too long")
         tree = super()._parse(source, name, filename)
+        Marker(self, self.tracker, "begin").visit(tree)
         _Meter(self).visit(tree)
         return tree
 
+    def _tokenize(
+        self, source: str, name: str | None, filename: str | None = None, state: str | None = None
+    ) -> TokenStream:
+        tokens = placed(source, self.lexer.tokeniter(source, name, filename, state))
+        return TokenStream(self.lexer.wrap(tokens, name, filename), name, filename)
+
     # What the rewritten template calls.
+
+    def begin(self, i_mark: int) -> bool:
+        """Tell where the template is; true."""
+        return self.tracker.begin(i_mark)
 
     def steps(self, iterable: Iterable[Any]) -> Iterator[Any]:
         """The items of a loop, each charged for."""
@@ -258,8 +275,16 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         self.budget.charge()
         return super().getitem(obj, argument)
 
-    def wrap_str_format(self, value: Any) -> None:
-        """No `str.format`: `is_safe_attribute` refuses it."""
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """`str.format` that puts whole values into a text, nothing else; None for anything else."""
+        text = getattr(value, "__self__", None)
+        if not isinstance(text, str) or getattr(value, "__name__", "") != "format":
+            return None
+
+        def filled(*args: Any, **kwargs: Any) -> str:
+            return self._format(text, args, kwargs)
+
+        return filled
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         """Methods of plain values from a list of those whose result is bounded."""
@@ -278,6 +303,20 @@ class LimitedEnvironment(ImmutableSandboxedEnvironment):
         if method.__name__ == "replace":
             return self._replace(owner, *args)
         return self.budget.admit(method(*args, **kwargs))
+
+    def _format(self, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        for _, field, padding, conversion in string.Formatter().parse(text):
+            if (
+                padding
+                or conversion
+                or (field and not field.isidentifier() and not field.isdigit())
+            ):
+                raise SecurityError("it formats more than whole values")
+        values = [self.budget.text(value) for value in args]
+        named = {name: self.budget.text(value) for name, value in kwargs.items()}
+        longest = max(map(len, (*values, *named.values())), default=0)
+        self.budget.fits(len(text) + text.count("{") * longest)
+        return str(self.budget.admit(text.format(*values, **named)))
 
     def _metered(self, name: str) -> Callable[..., Any]:
         wrapped = self.filters[name]

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 import codecs
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from engine.errors import TextError
-from engine.text.bpe import BytePairEncoder
-from engine.text.pretokenize import PRE_TOKENIZERS, PreTokenizer
-from engine.text.spm import SentencePieceEncoder
-from engine.text.vocab import PREFIX, Kind, Vocab, broken, flag, read_vocab
+from engine.text.kinds import TextKind, read_kind
+from engine.text.vocab import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-MODELS = ("gpt2", "llama")
-"""Values of "tokenizer.ggml.model" that text can be written with."""
+    from collections.abc import Iterable, Iterator, Mapping
 
 _C_SPACE = " \t\n\v\f\r"
-
-
-class TextEncoder(Protocol):
-    """What a kind of vocabulary does between special tokens."""
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of text without special tokens."""
-        ...
-
-    def token_bytes(self, token: int) -> bytes:
-        """Bytes that a token adds to the text."""
-        ...
 
 
 class Tokenizer:
@@ -40,60 +20,20 @@ class Tokenizer:
     Example: `tokenizer.encode("Hello", add_special=True, parse_special=False)`.
     """
 
-    def __init__(
-        self,
-        vocab: Vocab,
-        encoder: TextEncoder,
-        *,
-        add_bos: bool = False,
-        add_eos: bool = False,
-        space_prefix: bool = False,
-    ) -> None:
-        self._vocab = vocab
-        self._encoder = encoder
-        self._add_bos = add_bos and vocab.bos_id is not None
-        self._add_eos = add_eos and vocab.eos_id is not None
-        self._space_prefix = space_prefix
+    def __init__(self, kind: TextKind) -> None:
+        self._kind = kind
+        self._vocab = kind.vocab
+        self._encoder = kind.encoder
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object]) -> Tokenizer:
-        """The tokenizer that a GGUF file's keys describe.
+        """The tokenizer that a GGUF file's keys describe, or what stands in for it."""
+        return cls(read_kind(metadata))
 
-        Raises:
-            TextError: no tokenizer, a kind that is not supported, or lists that do not fit.
-        """
-        model = metadata.get(PREFIX + "model")
-        if model == "gpt2":
-            return cls._byte_pair(metadata)
-        if model == "llama":
-            return cls._sentence_piece(metadata)
-        raise _unsupported("tokenizer", model, MODELS)
-
-    @classmethod
-    def _byte_pair(cls, metadata: Mapping[str, object]) -> Tokenizer:
-        pre = _pre_tokenizer(metadata)
-        merges = metadata.get(PREFIX + "merges")
-        if merges is None:
-            raise broken("The file has no list of merges (tokenizer.ggml.merges).")
-        vocab = read_vocab(metadata, {"bos": 11, "eos": 11})
-        return cls(
-            vocab,
-            BytePairEncoder(vocab, cast("Sequence[str]", merges), pre),
-            add_bos=flag(metadata, "add_bos_token", default=pre.add_bos),
-            add_eos=flag(metadata, "add_eos_token", default=False),
-        )
-
-    @classmethod
-    def _sentence_piece(cls, metadata: Mapping[str, object]) -> Tokenizer:
-        vocab = read_vocab(metadata, {"bos": 1, "eos": 2, "unknown": 0})
-        scores = np.asarray(metadata.get(PREFIX + "scores", ()), dtype=np.float32)
-        return cls(
-            vocab,
-            SentencePieceEncoder(vocab, cast("list[float]", scores.tolist())),
-            add_bos=flag(metadata, "add_bos_token", default=True),
-            add_eos=flag(metadata, "add_eos_token", default=False),
-            space_prefix=flag(metadata, "add_space_prefix", default=True),
-        )
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the file's description and what is used instead, as sentences."""
+        return self._kind.faults
 
     @property
     def n_vocab(self) -> int:
@@ -126,20 +66,19 @@ class Tokenizer:
         the text of a control token becomes that token; without it, it is ordinary text. Lone
         surrogates become U+FFFD.
         """
-        out: list[int] = []
-        if add_special and self._add_bos:
-            out.append(cast("int", self._vocab.bos_id))
+        kind = self._kind
+        out = [kind.first_id] if add_special and kind.first_id is not None else []
         after_special = True
         for piece in self._pieces(_without_surrogates(text), parse_special=parse_special):
             if isinstance(piece, int):
                 out.append(piece)
                 after_special = True
                 continue
-            prefix = " " if self._space_prefix and after_special else ""
+            prefix = " " if kind.space_prefix and after_special else ""
             out.extend(self._encoder.encode(prefix + piece))
             after_special = False
-        if add_special and self._add_eos:
-            out.append(cast("int", self._vocab.eos_id))
+        if add_special and kind.last_id is not None:
+            out.append(kind.last_id)
         return out
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -175,15 +114,25 @@ class Tokenizer:
             name = self._vocab.tokens[token]
             if name not in text:
                 continue
-            strip = token in self._vocab.strip_after_ids
             pieces = [
                 part
                 for piece in pieces
-                for part in (
-                    (piece,) if isinstance(piece, int) else _split(piece, name, token, strip=strip)
-                )
+                for part in ((piece,) if isinstance(piece, int) else self._split(piece, token))
             ]
         return pieces
+
+    def _split(self, piece: str, token: int) -> Iterator[str | int]:
+        """The piece around each occurrence of a special token's text; empty ones are left out."""
+        parts = piece.split(self._vocab.tokens[token])
+        strips_after = token in self._vocab.strip_after_ids
+        strips_before = token in self._vocab.strip_before_ids
+        for i, part in enumerate(parts):
+            if i:
+                yield token
+            kept = part.lstrip(_C_SPACE) if i and strips_after else part
+            kept = kept.rstrip(_C_SPACE) if i + 1 < len(parts) and strips_before else kept
+            if kept:
+                yield kept
 
 
 class StreamDecoder:
@@ -202,34 +151,5 @@ class StreamDecoder:
         return self._decoder.decode(b"", final=True)
 
 
-def _split(piece: str, name: str, token: int, *, strip: bool) -> Iterator[str | int]:
-    """The piece around each occurrence of a special token's name; empty texts are left out."""
-    first, *rest = piece.split(name)
-    if first:
-        yield first
-    for text in rest:
-        yield token
-        kept = text.lstrip(_C_SPACE) if strip else text
-        if kept:
-            yield kept
-
-
 def _without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _pre_tokenizer(metadata: Mapping[str, object]) -> PreTokenizer:
-    name = metadata.get(PREFIX + "pre") or "default"
-    rule = PRE_TOKENIZERS.get(str(name))
-    if rule is None:
-        raise _unsupported("pre-tokenizer", name, sorted(PRE_TOKENIZERS))
-    return rule
-
-
-def _unsupported(what: str, name: object, supported: Iterable[str]) -> TextError:
-    found = f'Its {what} is "{name}"' if name else f"The file names no {what}"
-    return TextError(
-        "This model cannot be given text.",
-        f"{found}; supported are {', '.join(supported)}.",
-        "The model can still be planned.",
-    )

@@ -1,7 +1,8 @@
 """Vocab: token texts, kinds and special ids as a GGUF file states them, repaired as llama.cpp does.
 
 Files state kinds poorly, so llama.cpp finds some special tokens by their text. The same rules are
-applied here; where llama.cpp's choice depends on hash order, the lowest id is taken.
+applied here; where llama.cpp's choice depends on hash order, the lowest id is taken. What a file
+states wrongly is replaced, and `VocabReader.faults` says by what.
 Source: llama-vocab.cpp, llama_vocab::impl::load.
 """
 
@@ -9,15 +10,20 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from engine.errors import TextError
+import numpy as np
+
 from engine.gguf import keys
+from engine.gguf.strings import StringArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PREFIX = "tokenizer.ggml."
+
+SPACE = "▁"
+"""What SentencePiece writes for a space."""
 
 
 class Kind(enum.IntFlag):
@@ -51,9 +57,26 @@ _END_TEXTS = (
     *("<｜end▁of▁sentence｜>", "[e~["),  # noqa: RUF001 - DeepSeek's token has these bars
 )
 
-_FIM_PAD_TEXTS = ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]")
-_FIM_REP_TEXTS = ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>")
-_FIM_SEP_TEXTS = ("<|file_sep|>",)
+# Fill in the middle: the id a file may state -> texts that name the token where it does not.
+_FIM_TEXTS = {
+    "fim_pre": (
+        *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<PRE>", "▁<PRE>", "<|code_prefix|>"),
+        *("<|prefix|>", "<｜fim▁begin｜>"),  # noqa: RUF001 - DeepSeek's token has these bars
+    ),
+    "fim_suf": (
+        *("<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<SUF>", "▁<SUF>", "<|code_suffix|>"),
+        *("<|suffix|>", "<｜fim▁hole｜>"),  # noqa: RUF001 - DeepSeek's token has these bars
+    ),
+    "fim_mid": (
+        *("<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<MID>", "▁<MID>", "<|code_middle|>"),
+        *("<|middle|>", "<｜fim▁end｜>"),  # noqa: RUF001 - DeepSeek's token has these bars
+    ),
+    "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+    "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+    "fim_sep": ("<|file_sep|>",),
+}
+_FIM_ENDS = ("fim_pad", "fim_rep", "fim_sep")
+_OLD_FIM_NAMES = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
 
 _ALWAYS_SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
@@ -63,7 +86,7 @@ class Vocab:
     """Token texts by id, ids by text, kinds by id, and the ids with a meaning.
 
     `end_ids` end a generation. `special_ids` are those to cut out of text, longest text first.
-    `strip_after_ids` swallow the white space that follows them.
+    `strip_after_ids` and `strip_before_ids` swallow the white space that follows or precedes them.
     """
 
     tokens: tuple[str, ...]
@@ -72,95 +95,189 @@ class Vocab:
     bos_id: int | None
     eos_id: int | None
     unk_id: int | None
+    sep_id: int | None
     end_ids: frozenset[int]
     special_ids: tuple[int, ...]
     strip_after_ids: frozenset[int]
+    strip_before_ids: frozenset[int]
 
 
-def read_vocab(metadata: Mapping[str, object], defaults: Mapping[str, int]) -> Vocab:
-    """The vocabulary in `metadata`, whose keys are those of a GGUF file.
-
-    `defaults` are ids a tokenizer model assumes when the file is silent, by short name ("bos").
-
-    Raises:
-        TextError: there is no token list, or fewer kinds than tokens.
-    """
-    tokens = _token_texts(metadata)
-    ids = {text: token for token, text in enumerate(tokens)}
-    kinds = _kinds(metadata, len(tokens))
-    special = _SpecialIds(metadata, len(tokens), defaults)
-    end_ids = _mark_end_tokens(special, ids, kinds)
-    wanted = [token for token, kind in enumerate(kinds) if kind & SPECIAL]
-    wanted.sort(key=lambda token: len(tokens[token].encode("utf-8", "surrogatepass")), reverse=True)
-    return Vocab(
-        tokens=tokens,
-        ids=ids,
-        kinds=tuple(kinds),
-        bos_id=special.get("bos"),
-        eos_id=special.get("eos"),
-        unk_id=special.get("unknown"),
-        end_ids=frozenset(end_ids),
-        special_ids=tuple(wanted),
-        strip_after_ids=_strip_after(metadata, wanted, ids),
-    )
+def ids_of_kind(kinds: Sequence[Kind], wanted: Kind) -> list[int]:
+    """Tokens that are of any of these kinds."""
+    # The operator of flags takes a microsecond, a second for a large vocabulary.
+    bits = int(wanted)
+    return [token for token, kind in enumerate(kinds) if int.__and__(kind, bits)]
 
 
-def flag(metadata: Mapping[str, object], name: str, *, default: bool) -> bool:
-    """A yes or no of the tokenizer, such as "add_bos_token"."""
-    return bool(metadata.get(PREFIX + name, default))
+def marked_bytes(vocab: Vocab, token: int) -> bytes:
+    """Bytes that a token adds to the text where U+2581 is a space; b"" for unused ones."""
+    text, kind = vocab.tokens[token], vocab.kinds[token]
+    if kind & SPECIAL:
+        return text.encode("utf-8", "replace")
+    if kind & Kind.NORMAL:
+        return text.replace(SPACE, " ").encode("utf-8", "replace")
+    if kind & Kind.BYTE:
+        return _byte_of(text)
+    return b""
 
 
-def broken(sentence: str) -> TextError:
-    """The error for a tokenizer that the file describes incompletely."""
-    return TextError(
-        "This model's tokenizer cannot be used.",
-        sentence,
-        "The model can still be planned; convert it again to give it text.",
-    )
+def _byte_of(text: str) -> bytes:
+    """The byte of a token written "<0x0A>"; b"" when it is written otherwise."""
+    try:
+        return bytes((int(text[3:5], 16),))
+    except ValueError:
+        return b""
 
 
-def _token_texts(metadata: Mapping[str, object]) -> tuple[str, ...]:
-    listed = cast("Sequence[str] | None", metadata.get(keys.TOKENIZER_TOKENS))
-    if listed is None or len(listed) == 0:
-        raise broken(f"The file has no list of tokens ({keys.TOKENIZER_TOKENS}).")
-    return tuple(text or f"[EMPTY_{token}]" for token, text in enumerate(listed))
+class VocabReader:
+    """What the tokenizer keys of a GGUF file state, and in `faults` what was used instead."""
 
+    def __init__(self, metadata: Mapping[str, object]) -> None:
+        self._metadata = metadata
+        self.faults: list[str] = []
+        listed = self.strings("tokens")
+        self._tokens = tuple(text or f"[EMPTY_{token}]" for token, text in enumerate(listed))
 
-def _kinds(metadata: Mapping[str, object], n_vocab: int) -> list[Kind]:
-    stated = cast("Sequence[int] | None", metadata.get(PREFIX + "token_type"))
-    if stated is None:
-        return [Kind.NORMAL] * n_vocab
-    if len(stated) < n_vocab:
-        raise broken(f"The file lists {n_vocab} tokens but only {len(stated)} token types.")
-    plain = cast("list[int]", stated.tolist() if hasattr(stated, "tolist") else list(stated))
-    return [_KIND_OF_FILE.get(value, Kind.UNDEFINED) for value in plain[:n_vocab]]
+    @property
+    def n_tokens(self) -> int:
+        """Tokens the file lists."""
+        return len(self._tokens)
+
+    def vocab(self, defaults: Mapping[str, int]) -> Vocab:
+        """The vocabulary; `defaults` are the ids that a silent file means, such as "bos"."""
+        tokens = self._tokens
+        ids = {text: token for token, text in enumerate(tokens)}
+        kinds = self._kinds(len(tokens))
+        special = _SpecialIds(self, len(tokens), defaults)
+        end_ids = _mark_end_tokens(special, ids, kinds)
+        wanted = ids_of_kind(kinds, SPECIAL)
+        wanted.sort(key=lambda token: -len(tokens[token].encode("utf-8", "surrogatepass")))
+        return Vocab(
+            tokens=tokens,
+            ids=ids,
+            kinds=tuple(kinds),
+            bos_id=special.get("bos"),
+            eos_id=special.get("eos"),
+            unk_id=special.get("unknown"),
+            sep_id=special.get("seperator"),
+            end_ids=frozenset(end_ids),
+            special_ids=tuple(wanted),
+            strip_after_ids=self._strip_after(wanted, ids),
+            strip_before_ids=self._strip_before(ids),
+        )
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """A yes or no of the tokenizer, such as "add_bos_token"."""
+        value = self._metadata.get(PREFIX + name)
+        return bool(value) if isinstance(value, int) else default
+
+    def has(self, name: str) -> bool:
+        """Whether the file states something of that name."""
+        return PREFIX + name in self._metadata
+
+    def word(self, name: str) -> str:
+        """A word of the tokenizer, such as "pre"; "" where there is none."""
+        value = self._metadata.get(PREFIX + name)
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> int | None:
+        """A number of the tokenizer, such as "bos_token_id"."""
+        value = self._metadata.get(PREFIX + name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def strings(self, name: str) -> Sequence[str]:
+        """A list of texts, such as "merges"; empty, and a fault, where there is none."""
+        listed = self._metadata.get(PREFIX + name)
+        if isinstance(listed, StringArray):
+            return listed
+        if isinstance(listed, list | tuple) and all(isinstance(item, str) for item in listed):
+            return listed
+        self.faults.append(f"The file has no list of {name} ({PREFIX}{name}); it counts as empty.")
+        return ()
+
+    def scores(self) -> list[float]:
+        """A score for every token, rounded to float32; 0 where the file states none."""
+        scores = self._numbers("scores", np.float32)[: self.n_tokens]
+        missing = self.n_tokens - len(scores)
+        if missing > 0:
+            self._too_few("scores", len(scores), "score 0")
+        return [*scores, *[0.0] * missing]
+
+    def charsmap(self) -> bytes:
+        """How a unigram vocabulary rewrites characters, compiled; b"" for none."""
+        bytes_of = self._numbers("precompiled_charsmap", np.uint8)
+        return bytes(map(int, bytes_of))
+
+    def _numbers(self, name: str, dtype: type[np.generic]) -> list[float]:
+        listed = self._metadata.get(PREFIX + name)
+        if listed is None:
+            return []
+        try:
+            return [float(value) for value in np.asarray(listed, dtype).reshape(-1).tolist()]
+        except (OverflowError, TypeError, ValueError):
+            self.faults.append(
+                f"{PREFIX}{name} is not a list of numbers; it counts as not being there."
+            )
+            return []
+
+    def _kinds(self, n_vocab: int) -> list[Kind]:
+        stated = self._numbers("token_type", np.int64)
+        kinds = [_KIND_OF_FILE.get(int(value), Kind.UNDEFINED) for value in stated[:n_vocab]]
+        if stated and len(stated) < n_vocab:
+            self._too_few("token types", len(stated), "count as normal")
+        return [*kinds, *[Kind.NORMAL] * (n_vocab - len(kinds))]
+
+    def _too_few(self, what: str, n_found: int, instead: str) -> None:
+        self.faults.append(
+            f"The file lists {self.n_tokens} tokens but only {n_found} {what}; the rest {instead}."
+        )
+
+    def _strip_after(self, special_ids: Sequence[int], ids: Mapping[str, int]) -> frozenset[int]:
+        """Phi-3's special tokens swallow following white space; nothing in the file says so."""
+        name = self._general(keys.NAME)
+        if self._mask_name() or ("phi-3" not in name and "phi3" not in name):
+            return frozenset()
+        kept = _present(("<unk>", "<s>", "<|endoftext|>"), ids)
+        return frozenset({*special_ids, *_present(("</s>",), ids)}.difference(kept))
+
+    def _strip_before(self, ids: Mapping[str, int]) -> frozenset[int]:
+        """The mask token of some encoders swallows preceding white space."""
+        return frozenset(_present((self._mask_name(),), ids))
+
+    def _mask_name(self) -> str:
+        arch = self._general(keys.ARCHITECTURE)
+        by_pre = any(name in self.word("pre") for name in ("jina-v2-de", "jina-v2-es"))
+        if by_pre or "jina-v2-code" in self.word("pre"):
+            return "<mask>"
+        if "nomic-bert-moe" in arch or "jina-bert-v3" in arch:
+            return "<mask>"
+        return "[MASK]" if "modern-bert" in self._general(keys.NAME) else ""
+
+    def _general(self, key: str) -> str:
+        value = self._metadata.get(key)
+        return value.lower() if isinstance(value, str) else ""
 
 
 class _SpecialIds:
     """Ids the file names; ids beyond the vocabulary count as not stated."""
 
-    def __init__(
-        self, metadata: Mapping[str, object], n_vocab: int, defaults: Mapping[str, int]
-    ) -> None:
-        self._metadata = metadata
+    def __init__(self, reader: VocabReader, n_vocab: int, defaults: Mapping[str, int]) -> None:
+        self._reader = reader
         self._n_vocab = n_vocab
         self._defaults = defaults
 
     def get(self, name: str) -> int | None:
         """The id for a short name such as "bos", "eot" or "fim_pad"."""
-        stated = self._valid(self._metadata.get(f"{PREFIX}{name}_token_id"))
+        stated = self._valid(self._reader.number(f"{name}_token_id"))
         return self._valid(self._defaults.get(name)) if stated is None else stated
 
-    def _valid(self, value: object) -> int | None:
-        if value is None:
-            return None
-        token = int(cast("int", value))
-        return token if 0 <= token < self._n_vocab else None
+    def _valid(self, token: int | None) -> int | None:
+        return token if token is not None and 0 <= token < self._n_vocab else None
 
 
 def _mark_end_tokens(special: _SpecialIds, ids: Mapping[str, int], kinds: list[Kind]) -> set[int]:
     """Ids that end a generation; makes control tokens of those found by their text."""
-    end_ids = set(_fim_ends(special, ids, kinds))
+    end_ids = _mark_fim_tokens(special, ids, kinds)
     for token in _present(_END_TEXTS, ids):
         end_ids.add(token)
         kinds[token] |= Kind.CONTROL
@@ -173,20 +290,20 @@ def _mark_end_tokens(special: _SpecialIds, ids: Mapping[str, int], kinds: list[K
     return end_ids
 
 
-def _fim_ends(special: _SpecialIds, ids: Mapping[str, int], kinds: list[Kind]) -> Iterable[int]:
-    """Fill-in-the-middle padding, repository and file separators end a generation too."""
-    for name, texts in (
-        ("fim_pad", _FIM_PAD_TEXTS),
-        ("fim_rep", _FIM_REP_TEXTS),
-        ("fim_sep", _FIM_SEP_TEXTS),
-    ):
-        stated = special.get(name)
-        if stated is None:
-            for token in sorted(_present(texts, ids))[:1]:
+def _mark_fim_tokens(special: _SpecialIds, ids: Mapping[str, int], kinds: list[Kind]) -> set[int]:
+    """Padding, repository and file separators, which end a generation; all become control."""
+    ends = set()
+    for name, texts in _FIM_TEXTS.items():
+        token = special.get(name)
+        if token is None and name in _OLD_FIM_NAMES:
+            token = special.get(_OLD_FIM_NAMES[name])
+        if token is None:
+            token = min(_present(texts, ids), default=None)
+            if token is not None:
                 kinds[token] |= Kind.CONTROL
-                yield token
-        else:
-            yield stated
+        if token is not None and name in _FIM_ENDS:
+            ends.add(token)
+    return ends
 
 
 def _unmark_harmony_end(end_ids: set[int], ids: Mapping[str, int], kinds: list[Kind]) -> None:
@@ -204,17 +321,6 @@ def _unmark_plain_slash_s(end_ids: set[int], ids: Mapping[str, int], kinds: list
     if "</s>" in ids and ids["</s>"] in end_ids and not end_ids.isdisjoint(markers):
         end_ids.discard(ids["</s>"])
         kinds[ids["</s>"]] = Kind.NORMAL
-
-
-def _strip_after(
-    metadata: Mapping[str, object], special_ids: Sequence[int], ids: Mapping[str, int]
-) -> frozenset[int]:
-    """Phi-3's special tokens swallow following white space; nothing in the file says so."""
-    name = str(metadata.get(keys.NAME, "")).lower()
-    if "phi-3" not in name and "phi3" not in name:
-        return frozenset()
-    kept = _present(("<unk>", "<s>", "<|endoftext|>"), ids)
-    return frozenset({*special_ids, *_present(("</s>",), ids)}.difference(kept))
 
 
 def _present(texts: Iterable[str], ids: Mapping[str, int]) -> list[int]:

@@ -3,12 +3,15 @@
 Time is never counted twice: where spans overlap, the union of their intervals is meant. A step's
 time is divided between computing, copying, waiting and planning in that order, and what none of
 them covers is named `rest`, so that the parts always add up to the wall time.
+
+What was recorded in pieces (runs of experts of one copy, a split that a callback interrupts) is
+one thing in each step: its pieces are added before anything is counted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -98,6 +101,29 @@ class Statistics:
     sum_ns: int
 
 
+class StepSums(NamedTuple):
+    """Columns with a row for each thing of a plan in each step, by plan_id, id and step."""
+
+    plan_id: Ints
+    item_id: Ints
+    step: Ints
+    duration_ns: Ints
+    n_bytes: Ints
+
+
+def step_sums(spans: Spans) -> StepSums:
+    """Spans of one kind with the pieces of each thing in each step added."""
+    order = np.lexsort((spans["step"], spans["index"], spans["plan_id"]))
+    columns = [spans[name][order] for name in ("plan_id", "index", "step")]
+    begins = np.flatnonzero(_changes(*columns))
+    plan_id, item_id, step = (column[begins] for column in columns)
+    duration_ns, n_bytes = _durations(spans)[order], spans["bytes"][order]
+    if len(begins) < len(spans):
+        duration_ns = np.add.reduceat(duration_ns, begins)
+        n_bytes = np.add.reduceat(n_bytes, begins)
+    return StepSums(plan_id, item_id, step, duration_ns, n_bytes)
+
+
 def union_ns(start_ns: Ints, end_ns: Ints) -> int:
     """The length of the union of intervals; an end before its start counts as empty."""
     if not len(start_ns):
@@ -154,10 +180,11 @@ def total_parts(steps: Sequence[StepSummary]) -> Parts:
 
 
 def statistics(spans: Spans) -> Statistics | None:
-    """Statistics of the durations; None without spans, since 0 would look measured."""
+    """Statistics of durations of one kind; None without spans, since 0 would look measured."""
     if not len(spans):
         return None
-    return _grouped_statistics(np.sort(_durations(spans)), np.zeros(1, np.int64))[0]
+    durations = np.sort(step_sums(spans).duration_ns)
+    return _grouped_statistics(durations, np.zeros(1, np.int64))[0]
 
 
 def statistics_by_id(spans: Spans, kind: SpanKind) -> dict[tuple[int, int], Statistics]:
@@ -165,12 +192,20 @@ def statistics_by_id(spans: Spans, kind: SpanKind) -> dict[tuple[int, int], Stat
     mine = spans[spans["kind"] == kind]
     if not len(mine):
         return {}
-    mine = mine[np.lexsort((_durations(mine), mine["index"], mine["plan_id"]))]
-    plan_id, index = mine["plan_id"], mine["index"]
-    changes = (plan_id[1:] != plan_id[:-1]) | (index[1:] != index[:-1])
-    begins = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    sums = step_sums(mine)
+    order = np.lexsort((sums.duration_ns, sums.item_id, sums.plan_id))
+    plan_id, index = sums.plan_id[order], sums.item_id[order]
+    begins = np.flatnonzero(_changes(plan_id, index))
     keys = zip(plan_id[begins].tolist(), index[begins].tolist(), strict=True)
-    return dict(zip(keys, _grouped_statistics(_durations(mine), begins), strict=True))
+    return dict(zip(keys, _grouped_statistics(sums.duration_ns[order], begins), strict=True))
+
+
+def _changes(*columns: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.bool_]:
+    """Where a row differs from the one before; the first does."""
+    changes = np.ones(len(columns[0]), np.bool_)
+    if len(changes):
+        changes[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return changes
 
 
 def _grouped_statistics(durations: Ints, begins: Ints) -> list[Statistics]:

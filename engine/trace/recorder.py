@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.trace.records import SPAN_DTYPE, Mark, SpanKind, Spans
+from engine.trace.records import NO_EXPERTS, SPAN_DTYPE, Mark, SpanKind, Spans
 from engine.trace.snapshot import CHUNK_SPANS, TraceSnapshot
 
 if TYPE_CHECKING:
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-_PACK = struct.Struct("=4B3i3q").pack_into
+_PACK = struct.Struct("=4B3i3q2h4x").pack_into
 _SPAN_BYTES = SPAN_DTYPE.itemsize
 _N_CALIBRATION = 256
 _NO_PEER = 255
+_NOT_EXPECTED = -1
 
 
 class _Chunk:
@@ -65,6 +66,7 @@ class Recorder:
         self._epoch = 0
         self._seq = 0
         self._append_ns = 0.0
+        self._n_expected = 0
         self._reset()
         self._append_ns = self._measured_append_ns()
 
@@ -102,9 +104,15 @@ class Recorder:
         peer: int = _NO_PEER,
         flags: int = 0,
         n_bytes: int = 0,
+        experts: tuple[int, int] = NO_EXPERTS,
+        expected: int = _NOT_EXPECTED,
     ) -> None:
-        """Record one span; see `SpanKind` for what `index`, `peer` and `n_bytes` mean."""
+        """Record one span; see `SpanKind` for what `index`, `peer` and `n_bytes` mean.
+
+        experts: first and last of a run that was copied. expected: what `expect` gave.
+        """
         with self._lock:
+            self._n_expected -= expected == self._epoch
             self._n_appends += 1
             if self._n_spans >= self.capacity:
                 self._lost += 1
@@ -115,11 +123,22 @@ class Recorder:
             at = tail.n * _SPAN_BYTES
             _PACK(
                 tail.memory, at, kind, lane, peer, flags, plan_id, index, step, start_ns, end_ns,
-                n_bytes,
+                n_bytes, *experts,
             )  # fmt: skip
             tail.n += 1
             self._n_spans += 1
             self._seq += 1
+
+    def expect(self) -> int:
+        """Say that a span will come later; it is told what this gives back."""
+        with self._lock:
+            self._n_expected += 1
+            return self._epoch
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every span that was expected has come; `clear` ends the waiting for it."""
+        return self._n_expected == 0
 
     def node_spans(
         self,
@@ -155,6 +174,7 @@ class Recorder:
         with self._lock:
             self._seq += 1
             self._epoch += 1
+            self._n_expected = 0
             self._reset()
 
     def snapshot(self, since: int = 0) -> TraceSnapshot:
@@ -204,10 +224,10 @@ class Recorder:
             spans = spans[len(part) :]
 
     def _measured_append_ns(self) -> float:
-        """The mean cost of `span` on this machine, found by doing it into the empty recorder."""
+        """The mean cost of a span on this machine, found by doing it into the empty recorder."""
         started_ns = self._clock()
         for _ in range(_N_CALIBRATION):
-            self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0)
+            self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0, expected=self.expect())
         cost_ns = (self._clock() - started_ns) / _N_CALIBRATION
         self._seq = 0
         self._reset()
@@ -232,4 +252,5 @@ def _node_rows(
     spans["step"] = step
     spans["start_ns"] = start_ns[computed]
     spans["end_ns"] = end_ns[computed]
+    spans["first_expert"], spans["last_expert"] = NO_EXPERTS
     return spans

@@ -19,7 +19,10 @@ class SpanKind(enum.IntEnum):
     SPLIT = 0
     """A split computing on `lane`; index = split id."""
     COPY = 1
-    """An input copy into `lane` from `peer`; index = copy id; bytes = copied."""
+    """An input copy into `lane` from `peer`; index = copy id; bytes = copied.
+
+    One for each run of experts where only used ones are copied, with the numbers of the run.
+    """
     WAIT = 2
     """The host waiting for `lane`; index = the split about to run."""
     NODE = 3
@@ -40,6 +43,9 @@ class StepKind(enum.IntEnum):
 HOST_LANE = 255
 """The lane of spans that belong to no device: steps and planning."""
 
+NO_EXPERTS = (-1, -1)
+"""First and last expert of what is no run of experts."""
+
 SPAN_DTYPE = np.dtype(
     [
         ("kind", "u1"),  # SpanKind
@@ -52,7 +58,10 @@ SPAN_DTYPE = np.dtype(
         ("start_ns", "i8"),
         ("end_ns", "i8"),
         ("bytes", "i8"),
-    ]
+        ("first_expert", "i2"),  # COPY of a run of experts; else -1
+        ("last_expert", "i2"),
+    ],
+    align=True,  # 4 bytes more a span, and numpy reads whole words
 )
 
 Spans = npt.NDArray[np.void]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 CHUNK_SPANS = 65_536
-"""Spans in a full chunk, 2.5 MiB."""
+"""Spans in a full chunk, 3 MiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

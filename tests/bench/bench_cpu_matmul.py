@@ -22,10 +22,17 @@ COLUMNS = (1, 8, 32, 128)
 KINDS = (
     TensorType.Q4_0,
     TensorType.Q4_1,
+    TensorType.Q5_0,
+    TensorType.Q5_1,
     TensorType.Q8_0,
+    TensorType.Q4_K,
+    TensorType.Q5_K,
     TensorType.Q6_K,
     TensorType.F16,
+    TensorType.BF16,
     TensorType.F32,
+    TensorType.Q3_K,
+    TensorType.IQ4_XS,
 )
 RUNS = 15
 

@@ -18,6 +18,7 @@ COUNTS = (
     "block_count", "context_length", "embedding_length", "feed_forward_length", "expert_count",
     "attention__head_count", "attention__head_count_kv", "attention__key_length",
     "attention__value_length", "rope__dimension_count", "rope__scaling__original_context_length",
+    "expert_used_count", "expert_feed_forward_length",
 )  # fmt: skip
 REALS = (
     "attention__layer_norm_rms_epsilon", "rope__freq_base", "rope__scaling__factor",
@@ -47,13 +48,17 @@ def plan(path, options=CPU):
         ({"llama__attention__head_count_kv": 3}, "head_count_kv"),
         ({"llama__attention__head_count_kv": 4}, r"attn_k\.weight does not fit"),
         ({"llama__attention__key_length": 2**24}, "key_length"),
-        ({"llama__embedding_length": 128}, r"token_embd\.weight does not fit"),
+        ({"llama__embedding_length": 128}, r"rope\.dimension_count .* It is 16; it must be 32"),
         ({"llama__feed_forward_length": 2**24}, r"ffn_gate\.weight does not fit"),
         ({"llama__feed_forward_length": "wide"}, "feed_forward_length"),
         ({"llama__rope__dimension_count": 15}, "even"),
         ({"tokenizer__ggml__tokens": ["a"]}, r"token_embd\.weight does not fit"),
-        ({"llama__expert_count": 8}, "with experts"),
-        ({"general__architecture": "unheard-of"}, "cannot plan unheard-of"),
+        ({"llama__expert_count": 8}, "expert_used_count"),
+        (
+            {"llama__expert_count": 8, "llama__expert_used_count": 2},
+            r"no tensor blk\.0\.ffn_gate_inp\.weight",
+        ),
+        ({"llama__attention__value_length": 8}, r"value_length .* It is 8; it must be 16"),
         ({"general__architecture": None}, "does not say which architecture"),
     ],
     ids=str,

@@ -396,6 +396,20 @@ def test_another_thread_plans_while_a_run_goes_on_and_flips_op_offload():
     assert marks == ["op_offload off"]
 
 
+def test_joined_devices_are_planned_only_and_what_is_loaded_stays(session, told):
+    context = session.prepare()
+    told["progress"].clear()
+    session.options = replace(CPU, split_mode="tensor")
+
+    for refused in (session.prepare, lambda: session.run(PROMPT, 1)):
+        with pytest.raises(PlacementError, match="-sm tensor is planned only"):
+            refused()
+
+    assert told["progress"] == []
+    session.options = CPU
+    assert session.prepare() is context
+
+
 # --- devices on paper -----------------------------------------------------------------------
 
 

@@ -1,22 +1,37 @@
-"""Values of every node of a real run, kept because nothing may take a node's memory."""
+"""Values of every node of a real run, each read right after it was computed.
+
+The graph is computed in pieces of one node, as the recordings were made: a view of a cache shows
+what was there before the batch wrote into it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core.options import FlashAttn, Options
+from engine.core.options import FlashAttn
 from engine.core.quants import dequantize
-from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
 from engine.session import Session
 from engine.trace.records import StepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from engine.core.options import Options
+    from engine.core.tensor import Tensor
+    from engine.model.context import ModelContext
+
+NUMPY_TYPES = {
+    TensorType.F32: np.float32,
+    TensorType.F16: np.float16,
+    TensorType.I32: np.int32,
+    TensorType.I64: np.int64,
+}
 
 
 @dataclass(frozen=True)
@@ -28,51 +43,59 @@ class NodeValue:
     values: np.ndarray
 
 
-def run_nodes(
-    model: Path, tokens: list[int], *, devices: tuple[str, ...], flash_attn: bool, ngl: int = -1
-) -> Iterator[NodeValue]:
-    """Compute `tokens` in one batch and give every node's values, views too."""
+@contextmanager
+def loaded(model: Path, options: Options) -> Iterator[ModelContext]:
+    """The model on its devices, with empty caches."""
     session = Session()
-    session.open(str(model))
-    session.options = Options(
-        devices=devices, n_gpu_layers=ngl, n_ctx=512,
-        flash_attn=FlashAttn.ON if flash_attn else FlashAttn.OFF,
-    )  # fmt: skip
-    context = session.prepare()
-    keep_all_nodes(context.planner)
-    # The reserved places would fit this graph too, and they use memory again.
-    assert context._scheduler is not None
-    context._scheduler._record = None
-    context.decode(tokens, StepKind.PROMPT)
-    assert context._ready is not None
-    plan = context._ready.planned.plan
-    for node_id, tensor in enumerate(plan.run.nodes):
-        yield NodeValue(node_id, tensor, read(context, node_id, tensor))
-    session.close()
+    try:
+        session.open(str(model))
+        session.options = options
+        yield session.prepare()
+    finally:
+        session.close()
 
 
-def keep_all_nodes(planner) -> None:
-    """Make every node an output, so that the allocator frees none of them."""
-    plan_of = planner.plan
+def run_nodes(
+    model: Path, tokens: list[int], options: Options, *, flash_attn: bool
+) -> list[NodeValue]:
+    """Compute `tokens` in one batch and give every node's values, views too."""
+    wish = FlashAttn.ON if flash_attn else FlashAttn.OFF
+    with loaded(model, replace(options, n_ctx=512, flash_attn=wish)) as context:
+        found: list[NodeValue] = []
+        watch_nodes(context, found.append)
+        context.decode(tokens, StepKind.PROMPT)
+    return found
 
-    def plan(batch, shape):
-        planned = plan_of(batch, shape)
-        for node in planned.plan.run.nodes:
-            node.flags |= Flag.OUTPUT
-        return planned
 
-    planner.plan = plan
+def watch_nodes(context: ModelContext, on_node: Callable[[NodeValue], None]) -> None:
+    """Show each node of what is computed from now on, before the next one is computed."""
+
+    def callback(node_id: int, ask: bool) -> bool:
+        if not ask:
+            tensor = context.last_plan.run.nodes[node_id]
+            on_node(NodeValue(node_id, tensor, floats(tensor, context.node_values(node_id))))
+        return True
+
+    context.watch(callback)
 
 
-def read(context, node_id: int, tensor: Tensor) -> np.ndarray:
-    """A node's values as float32, strides followed."""
+def floats(tensor: Tensor, raw: np.ndarray) -> np.ndarray:
+    """Bytes of a tensor as float32, strides followed."""
+    if tensor.type not in NUMPY_TYPES:
+        return dequantize(tensor.type, raw, tensor.n_elems).reshape(tensor.ne[::-1])
+    return strided(tensor, raw).astype(np.float32)
+
+
+def overwrite(context: ModelContext, node_id: int, tensor: Tensor, values: np.ndarray) -> None:
+    """Let later nodes see `values` in place of what the node computed."""
     raw = context.node_values(node_id)
-    kinds = {TensorType.F32: np.float32, TensorType.F16: np.float16, TensorType.I32: np.int32}
-    if tensor.type not in kinds:
-        flat = dequantize(tensor.type, raw, tensor.n_elems)
-        return flat.reshape(tensor.ne[::-1])
-    view = np.ndarray(tensor.ne[::-1], kinds[tensor.type], raw.data, strides=tensor.nb[::-1])
-    return view.astype(np.float32)
+    strided(tensor, raw)[...] = values.reshape(tensor.ne[::-1])
+    context.set_node_values(node_id, raw)
+
+
+def strided(tensor: Tensor, raw: np.ndarray) -> np.ndarray:
+    """Bytes as the elements of a tensor, numpy's order of dimensions."""
+    return np.ndarray(tensor.ne[::-1], NUMPY_TYPES[tensor.type], raw.data, strides=tensor.nb[::-1])
 
 
 def nmse(ours: np.ndarray, theirs: np.ndarray) -> float:

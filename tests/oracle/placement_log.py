@@ -1,4 +1,7 @@
-"""Render our plans as GGML_SCHED_DEBUG=2 prints them; compare with a log as strings."""
+"""Compare our plans with the log of a real run: every dump, every size, every count.
+
+What is required is described in ORACLE.md under "Placement runs".
+"""
 
 from __future__ import annotations
 
@@ -6,184 +9,215 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.core.options import FlashAttn, Options
-from engine.core.plan import Batch, BatchShape, MemoryKind, Plan, PlanSet
-from engine.core.tensor import Flag, Tensor
+from engine.core.options import FlashAttn, SplitMode
+from engine.core.plan import Batch, BatchShape, MemoryKind, PlanSet
+from engine.core.tensor import Flag
+from engine.model.blocks.graph_context import InputKey, InputKind
+from engine.model.kv_cache import attention_wish
 from engine.model.planning import ModelPlanner, make_planner
+from tests.oracle.placement_command import options_of, recorded_devices
+from tests.oracle.placement_text import MIB, dumps, render
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from engine.core.devices import DeviceFacts
     from engine.gguf.reader import GgufFile
+    from engine.model.blocks.graph_context import BuiltGraph
 
-MIB = 2**20
+PROBES = 3
+"""Graphs that llama.cpp tries whatever the options are; one more when attention is auto."""
 
+END_OF_RUN = "~llama_context:"
+"""What llama.cpp prints when it gives its memory back."""
 
-def size_text(n_bytes: int) -> str:
-    """A size as the log prints it: whole MiB from 1 MiB up, else whole KiB."""
-    return f"{n_bytes // MIB}M" if n_bytes >= MIB else f"{n_bytes // 1024}K"
-
-
-def render(plan: Plan) -> list[str]:
-    """The lines of one dump."""
-    cut = plan.trace.cut
-    first = len(plan.graph.leafs)
-    tensors = (*plan.graph.leafs, *plan.graph.nodes)
-    uses: dict[Tensor, int] = {}
-    for node in plan.graph.nodes:
-        for source in node.src:
-            uses[source] = uses.get(source, 0) + 1
-    label = {
-        tensor: f"[{plan.backends[cut.assignment.backend_ids[slot]].name} "
-        f"{cut.assignment.causes[slot].tag}]"
-        for slot, tensor in enumerate(tensors)
-    }
-    lines = []
-    for split in cut.splits:
-        inputs = " ".join(
-            f"[{tensors[c.slot].name} ({size_text(c.n_bytes):>5.5s})]" for c in split.inputs
-        )
-        tail = f": {inputs}" if inputs else ""
-        name = plan.backends[split.backend_id].name
-        lines.append(f"## SPLIT #{split.id}: {name} # {len(split.inputs)} inputs{tail}")
-        for node_id in range(split.start, split.stop):
-            node = plan.graph.nodes[node_id]
-            if node.is_view_op:
-                continue
-            parts = [
-                f"node #{node_id:3d} ({node.op_desc:>10.10s}): {node.name:>20.20s} "
-                f"({size_text(node.n_bytes):>5.5s}) {label[node]} "
-                f"use={uses.get(node, 0)},c={int(bool(node.flags & Flag.COMPUTE))}:"
-            ]
-            for i_src, source in enumerate(node.src):
-                copy_id = cut.redirects.get((node_id, i_src))
-                shown, where = source, label[source]
-                if copy_id is not None:
-                    shown, where = cut.copies[copy_id].tensors[0], "[NULL 4.cpy]"
-                parts.append(f"{shown.name:>20.20s} ({size_text(shown.n_bytes):>5.5s}) {where}")
-            lines.append(" ".join(parts))
-        assert first == len(plan.graph.leafs)
-    return [line.rstrip() for line in lines]
+Sizes = list[tuple[str, str]]
 
 
-def dumps(log: str) -> list[list[str]]:
-    """The dumps of a log, in order."""
-    found: list[list[str]] = []
-    for line in log.splitlines():
-        if line.startswith("## SPLIT #0:"):
-            found.append([line.rstrip()])
-        elif found and re.match(r"## SPLIT #\d+:|node #", line) and found[-1]:
-            found[-1].append(line.rstrip())
-    return found
+@dataclass(frozen=True)
+class Comparison:
+    """`differences` count; `reported` are sizes that a recording cannot be held to."""
+
+    differences: list[str]
+    reported: list[str]
 
 
-@dataclass
-class LoggedRun:
-    """What the lines of a log say of the batches whose dumps it holds."""
-
-    shapes: list[BatchShape]
-
-    @classmethod
-    def of(cls, log: str, n_ctx: int) -> LoggedRun:
-        reserved = re.findall(
-            r"graph_reserve: reserving[^\n]*n_tokens = +(\d+), n_seqs = +\d+, n_outputs = +(\d+)",
-            log,
-        )
-        shapes = [BatchShape(int(t), n_ctx, int(o)) for t, o in reserved]
-        prompt = int(number_in(r"embd_inp\.size\(\): (\d+)", log))
-        n_kv = min(n_ctx, max(256, -(-prompt // 256) * 256))
-        shapes.append(BatchShape(prompt, n_kv, 1))
-        n_kv = min(n_ctx, max(256, -(-(prompt + 1) // 256) * 256))
-        shapes.append(BatchShape(1, n_kv, 1))
-        return cls(shapes)
+def compare(file: GgufFile, command: str, log: str, summary: str) -> Comparison:
+    """Compare our plans with a recorded run; every difference is a sentence."""
+    planner = make_planner(file, recorded_devices(command, log), options_of(command))
+    plans = planner.plan_set()
+    differences = [*compare_dumps(planner, log), *compare_counts(planner, summary)]
+    memory = list(compare_memory(plans, summary))
+    compute = list(compare_compute(plans, summary))
+    # Of joined devices llama.cpp prints what the fullest member takes; we count each tensor once.
+    is_joined = planner.options.split_mode is SplitMode.TENSOR
+    # Vulkan reorders nodes after the dump, so its compute buffers are its own.
+    is_reordered = "libggml-vulkan" in command
+    reported: list[str] = []
+    (reported if is_joined else differences).extend(memory)
+    (reported if is_joined or is_reordered else differences).extend(compute)
+    if is_cut(log):
+        reported.append("the recording ends before the run did: its last dump is compared in part")
+    return Comparison(differences, reported)
 
 
-def options_of(command: str) -> Options:
-    """Our options for a recorded command line."""
-    words = command.split()
-
-    def value(flag: str, default: str) -> str:
-        return words[words.index(flag) + 1] if flag in words else default
-
-    ngl = value("-ngl", "all")
-    return Options(
-        n_gpu_layers=-1 if ngl in ("all", "auto") else int(ngl),
-        n_ctx=int(value("-c", "512")),
-        n_batch=int(value("-b", "512")),
-        n_ubatch=int(value("-ub", "512")),
-        flash_attn=FlashAttn(value("-fa", "auto")),
-        op_offload="--no-op-offload" not in words,
-    )
+def is_cut(log: str) -> bool:
+    """Whether a recording ends before the run did."""
+    return END_OF_RUN not in log
 
 
-def compare(
-    file: GgufFile, devices: Sequence[DeviceFacts], command: str, log: str, summary: str
-) -> list[str]:
-    """Every difference between our plans and a recorded run, as sentences."""
-    planner = make_planner(file, devices, options_of(command))
-    return [
-        *compare_dumps(planner, log),
-        *compare_memory(planner.plan_set(), summary),
-        *compare_counts(planner, summary),
-    ]
+@dataclass(frozen=True)
+class Dumped:
+    """What one dump is of: batch shape, whether attention was one operation, pipeline slot."""
+
+    shape: BatchShape
+    flash_attn: bool
+    copy_slot: int = 0
+
+
+def expected_dumps(planner: ModelPlanner, n_prompt: int) -> list[Dumped]:
+    """What llama.cpp prints: probes, the reserved graphs, the prompt, one token.
+
+    Of encoders nothing follows the text, which is their prompt.
+    """
+    flash = planner.flash_attn
+    token, prompt = planner.worst_shape(Batch.TOKEN), planner.worst_shape(Batch.PROMPT)
+    made = []
+    if attention_wish(planner.options) is FlashAttn.AUTO:
+        made.append(Dumped(token, flash_attn=True))
+    made += [Dumped(token, flash)] * PROBES
+    made += [Dumped(shape, flash) for shape in (prompt, token, prompt)]
+    made.append(Dumped(planner.run_shape(n_prompt, 0), flash))
+    if planner.hparams.encoder is not None:
+        return made
+    # Nothing was synchronised with the graph released, so the next one takes the next slot.
+    slot = 1 % planner.model.n_copies
+    made.append(Dumped(planner.run_shape(1, n_prompt), flash, slot))
+    # llama.cpp uses no graph again that has this input, so its second token has one of its own.
+    if InputKey(InputKind.TEMPERATURE) in planner.reserved[Batch.TOKEN].built.inputs:
+        slot = 2 % planner.model.n_copies
+        made.append(Dumped(planner.run_shape(1, n_prompt + 1), flash, slot))
+    return made
 
 
 def compare_dumps(planner: ModelPlanner, log: str) -> Iterator[str]:
     recorded = dumps(log)
-    shapes = LoggedRun.of(log, planner.n_ctx).shapes
-    if len(recorded) != len(shapes):
-        yield f"{len(recorded)} dumps, expected {len(shapes)}"
-        return
-    for i_dump, (lines, shape) in enumerate(zip(recorded, shapes, strict=True)):
-        batch = Batch.TOKEN if shape.n_tokens == 1 else Batch.PROMPT
-        ours = render(planner.plan(batch, shape).plan)
-        if len(ours) != len(lines):
-            yield f"dump {i_dump}: {len(ours)} lines, recorded {len(lines)}"
-        for our, their in zip(ours, lines, strict=False):
-            if our != their:
-                yield f"dump {i_dump}: ours     {our}\n            recorded {their}"
-                break
+    n_prompt = number_in(r"(?:embd_inp\.size\(\):|batch_decode: n_tokens =) (\d+)", log)
+    expected = expected_dumps(planner, int(n_prompt))
+    reserved = re.findall(r"graph_reserve: reserving[^\n]*n_tokens = +(\d+)", log)
+    ours = [str(dumped.shape.n_tokens) for dumped in expected[: len(reserved)]]
+    is_whole = len(recorded) == len(expected) or (is_cut(log) and len(recorded) < len(expected))
+    if not is_whole or ours != reserved:
+        yield (
+            f"dumps: ours {len(expected)}, reserved for {', '.join(ours)} tokens; "
+            f"recorded {len(recorded)}, reserved for {', '.join(reserved)}"
+        )
+    rendered: dict[Dumped, list[str]] = {}
+    for i_dump, (dumped, lines) in enumerate(zip(expected, recorded, strict=False)):
+        if dumped not in rendered:
+            rendered[dumped] = _render(planner, dumped)
+        ours_of_dump = rendered[dumped]
+        if is_cut(log) and i_dump == len(recorded) - 1:
+            ours_of_dump = _cut_like(ours_of_dump, lines)
+        difference = first_difference(ours_of_dump, lines)
+        if difference:
+            yield f"dump {i_dump} ({dumped.shape.n_tokens} tokens): {difference}"
+
+
+def _cut_like(ours: list[str], recorded: list[str]) -> list[str]:
+    """As much of our lines as a recording has that ends anywhere."""
+    *whole, last = ours[: len(recorded)]
+    return [*whole, last[: len(recorded[-1])].rstrip()]
+
+
+def _render(planner: ModelPlanner, dumped: Dumped) -> list[str]:
+    batch = Batch.TOKEN if dumped.shape.n_tokens == 1 else Batch.PROMPT
+    planned = planner.plan(
+        batch, dumped.shape, flash_attn=dumped.flash_attn, copy_slot=dumped.copy_slot
+    )
+    return render(planned.plan)
+
+
+def first_difference(ours: list[str], recorded: list[str]) -> str:
+    """The first lines that differ and how many do; empty when none does."""
+    pairs = list(zip(ours, recorded, strict=False))
+    i_first = next((i for i, (our, their) in enumerate(pairs) if our != their), len(pairs))
+    n_different = sum(our != their for our, their in pairs) + abs(len(ours) - len(recorded))
+    if not n_different:
+        return ""
+    our, their = ((*lines, "nothing")[min(i_first, len(lines))] for lines in (ours, recorded))
+    return f"{n_different} lines, the first\n      ours     {our}\n      recorded {their}"
 
 
 def compare_memory(plans: PlanSet, summary: str) -> Iterator[str]:
-    labels = {"model": MemoryKind.MODEL, "KV": MemoryKind.KV, "output": MemoryKind.OUTPUT}
+    labels = {
+        "model": MemoryKind.MODEL,
+        "KV": MemoryKind.KV,
+        "RS": MemoryKind.STATE,
+        "output": MemoryKind.OUTPUT,
+    }
     for label, kind in labels.items():
-        recorded = re.findall(rf": +(\S+) +{label} buffer size = +([\d.]+) MiB", summary)
-        ours = [
-            (row.buft.name, f"{row.n_bytes / MIB:.2f}")
-            for row in plans.memory.rows
-            if row.kind is kind
-        ]
+        recorded: Sizes = re.findall(rf": +(\S+) +{label} buffer size = +([\d.]+) MiB", summary)
+        ours = _sizes(plans, kind, n_digits=2)
         if ours != recorded:
             yield f"{label}: ours {ours} recorded {recorded}"
-    recorded = re.findall(r"~llama_context: +(\S+) compute buffer size is +([\d.]+) MiB", summary)
-    recorded = [pair for pair in recorded if float(pair[1])]
-    ours = [
-        (row.buft.name, f"{row.n_bytes / MIB:.4f}")
-        for row in plans.memory.rows
-        if row.kind is MemoryKind.COMPUTE
-    ]
+
+
+def compare_compute(plans: PlanSet, summary: str) -> Iterator[str]:
+    """The sizes at the end of the run have four digits; those when it began have two."""
+    exact: Sizes = re.findall(r"~llama_context: +(\S+) compute buffer size is +([\d.]+)", summary)
+    rough: Sizes = re.findall(r"reserve: +(\S+) compute buffer size = +([\d.]+) MiB", summary)
+    recorded = [pair for pair in exact or rough if float(pair[1])]
+    ours = _sizes(plans, MemoryKind.COMPUTE, n_digits=4 if exact else 2)
     if ours != recorded:
         yield f"compute: ours {ours} recorded {recorded}"
 
 
+def _sizes(plans: PlanSet, kind: MemoryKind, *, n_digits: int) -> Sizes:
+    rows = [row for row in plans.memory.rows if row.kind is kind]
+    return [(row.buft.name, f"{row.n_bytes / MIB:.{n_digits}f}") for row in rows]
+
+
 def compare_counts(planner: ModelPlanner, summary: str) -> Iterator[str]:
-    prompt = planner.reserved[Batch.PROMPT].plan
-    token = planner.reserved[Batch.TOKEN].plan
-    for label, ours in (
-        ("nodes", (len(prompt.graph.nodes), len(token.graph.nodes))),
-        ("splits", (len(prompt.trace.cut.splits), len(token.trace.cut.splits))),
-    ):
+    worst = [planner.reserved[batch] for batch in (Batch.PROMPT, Batch.TOKEN)]
+    pairs = {
+        "nodes": [len(planned.plan.graph.nodes) for planned in worst],
+        "splits": [len(planned.plan.trace.cut.splits) for planned in worst],
+        "input objects": [n_input_objects(planned.built) for planned in worst],
+        "input tensors": [n_input_tensors(planned.built) for planned in worst],
+    }
+    for label, (prompt, token) in pairs.items():
         words = number_in(rf"graph[^\n]*{label} = (\d+(?: / \d+)?)", summary).split(" / ")
-        recorded = (int(words[0]), int(words[-1]))
-        if ours != recorded:
-            yield f"{label}: ours {ours} recorded {recorded}"
-    offloaded = number_in(r"offloaded (\d+/\d+) layers", summary)
-    n_layer = planner.hparams.n_layer + 1
+        recorded_pair = (int(words[0]), int(words[-1]))
+        if (prompt, token) != recorded_pair:
+            yield f"{label}: ours {(prompt, token)} recorded {recorded_pair}"
+    n_layer = planner.hparams.n_layer_all + 1
     n_offloaded = min(planner.placement.n_gpu_layers, n_layer)
-    if f"{n_offloaded}/{n_layer}" != offloaded:
-        yield f"offloaded: ours {n_offloaded}/{n_layer} recorded {offloaded}"
+    singles = {
+        "offloaded": (r"offloaded (\d+/\d+) layers", f"{n_offloaded}/{n_layer}"),
+        "max_nodes": (r"max_nodes = (\d+)", str(planner.max_nodes)),
+        "sched copies": (r"sched copies = (\d+)", str(planner.model.n_copies)),
+    }
+    for label, (pattern, our) in singles.items():
+        recorded = number_in(pattern, summary)
+        if our != recorded:
+            yield f"{label}: ours {our} recorded {recorded}"
+
+
+def n_input_objects(built: BuiltGraph) -> int:
+    """Inputs as llama.cpp groups them: all of the memory are one, tokens and embeddings another."""
+    return len({_object_of(key.kind.value) for key in built.inputs})
+
+
+def _object_of(name: str) -> str:
+    if name.startswith("attn_inp") or name == "rs_s_copy":
+        return "memory"
+    return "embeddings" if name in ("inp_tokens", "inp_embd") else name
+
+
+def n_input_tensors(built: BuiltGraph) -> int:
+    """Inputs that some node reads."""
+    nodes = built.graph.nodes
+    return len({source for node in nodes for source in node.src if source.flags & Flag.INPUT})
 
 
 def number_in(pattern: str, text: str) -> str:

@@ -26,12 +26,14 @@ from engine.core.devices import (
     DeviceType,
     TableRules,
 )
+from engine.core.experts import pieces
 from engine.core.graph import Graph, GraphBuilder
 from engine.core.ops import FlashAttnParams, GluOp, Op, RopeParams, SoftMaxParams, UnaryOp
+from engine.core.placement import CauseKind, cause_tag
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.tensor import Flag, Tensor, shape4
 from engine.core.types import TYPE_BY_LABEL
-from engine.sched.execute import SplitRunner, runs
+from engine.sched.execute import SplitRunner
 from engine.sched.planner import plan_graph
 from engine.sched.scheduler import AllocatedGraph, Scheduler
 from engine.trace.recorder import Recorder
@@ -134,7 +136,7 @@ class Script:
     def do_tensor(self, name: str, type_label: str, *words: str) -> None:
         ne = [int(word) for word in words if word.isdigit()]
         owner = next((word[4:] for word in words if word.startswith("buf=")), None)
-        flags = Flag.NONE
+        flags: int = Flag.NONE
         for word, flag in (("input", Flag.INPUT), ("output", Flag.OUTPUT)):
             flags |= flag if word in words else Flag.NONE
         kind = TYPE_BY_LABEL[type_label]
@@ -300,7 +302,11 @@ class Script:
         slots = [*plan.run.leafs, *plan.run.nodes]
         tags = [cause.tag for cause in causes]
         for given in plan.trace.pipeline_inputs:
-            tags[given.slot] = "4.cpy" if self.behaviour.inputs_copied_when_read else "6.cpy"
+            tags[given.slot] = cause_tag(
+                CauseKind.INPUT_COPY
+                if self.behaviour.inputs_copied_when_read
+                else CauseKind.PIPELINE_COPY
+            )
         return {
             "n_splits": len(cut.splits),
             "n_copies": plan.n_copies,
@@ -387,8 +393,7 @@ class NamingRunner(SplitRunner):
 
     def _copy_used_experts(self, split, copy, source):
         super()._copy_used_experts(split, copy, source)
-        expert_bytes = source.nb[2]
-        self.expert_offsets = [first * expert_bytes for first, _ in runs(self._used_experts)]
+        self.expert_offsets = [piece.start for piece in pieces(source, self._used_experts)]
 
     def _read_ids(self, ids, backend_id):
         first = len(self.script.calls)

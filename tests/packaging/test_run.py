@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -242,5 +243,102 @@ def test_packages_are_named_before_root_installs_them(packaging, monkeypatch, ca
     assert named == [f"- Qt lacks libraries: apt-get installs {' '.join(missing)}\n"]
 
 
-def test_help_names_only_what_there_is(packaging):
-    assert "test-models" not in packaging[0].HELP
+RUNNER = """
+import sys
+
+print(sys.argv[1:])
+print("3 equal, 1 different")
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def installed(checkout, packaging):
+    """A checkout whose .venv is this Python and whose comparisons print what they were given."""
+    _, checkout_module, _ = packaging
+    checkout_module.PYTHON.parent.mkdir(parents=True)
+    checkout_module.PYTHON.symlink_to(sys.executable)
+    checkout_module.STAMP.write_text(
+        json.dumps({"key": checkout_module.stamp_key(), "extras": ["test"], "packages": 0})
+    )
+    for name in ("run_corpus", "run_placements", "run_numeric"):
+        runner = checkout / "tests" / "oracle" / f"{name}.py"
+        runner.parent.mkdir(parents=True, exist_ok=True)
+        runner.write_text(RUNNER)
+    for name in ("my cases", "others"):
+        (checkout.parent / name).mkdir()
+    return checkout
+
+
+COMPARISONS = {
+    "corpus": (["corpus", "CASES=my cases"], ["my cases"]),
+    "corpus of both versions": (
+        ["corpus", "CASES=my cases", "OTHER=others"],
+        ["my cases", "others"],
+    ),
+    "placements": (["placements", "CASES=my cases", "HEADERS=others"], ["my cases", "others"]),
+    "numeric": (["numeric", "ROOT=my cases"], ["my cases"]),
+}
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+@pytest.mark.parametrize("folder_option", ["-f", "-C"])
+@pytest.mark.parametrize(("words", "folders"), COMPARISONS.values(), ids=COMPARISONS)
+def test_a_comparison_gets_folders_from_where_make_was_called(
+    installed, words, folders, folder_option
+):
+    place = installed / "Makefile" if folder_option == "-f" else installed
+    done = command(
+        installed, "make", "--no-print-directory", folder_option, str(place), *words,
+        f"PYTHON={sys.executable}", PWD=str(installed.parent),
+    )  # fmt: skip
+
+    lines = done.stdout.splitlines()
+    assert lines[-2] == str([str(installed.parent / name) for name in folders])
+    assert lines[-1] == "3 equal, 1 different"
+    assert "Error 3" in done.stderr
+
+
+def test_a_comparison_ends_with_the_status_of_its_runner(installed):
+    script = str(installed / "packaging" / "run.py")
+    done = command(installed, sys.executable, script, "corpus", "CASES=my cases")
+
+    assert done.returncode == 3
+    assert done.stdout.endswith("3 equal, 1 different\n")
+
+
+def test_a_device_to_compute_on_is_handed_on(installed):
+    script = str(installed / "packaging" / "run.py")
+    done = command(installed, sys.executable, script, "numeric", "ROOT=others", "DEVICE=OpenCL0")
+
+    folder = str(installed.parent / "others")
+    assert done.stdout.splitlines()[-2] == str([folder, "--device", "OpenCL0"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["corpus"], "CASES is missing. Say which folder:\n  make corpus CASES=FOLDER"),
+        (["placements", "CASES=my cases"], "HEADERS is missing. Say which folder:"),
+        (["numeric"], "ROOT is missing. Say which folder:\n  make numeric ROOT=FOLDER"),
+        (["corpus", "CASES=nowhere"], "CASES: there is no folder nowhere"),
+        (["corpus", "CASES=others", "OTHER=nowhere"], "OTHER: there is no folder nowhere"),
+    ],
+)
+def test_a_folder_that_is_not_given_is_named_before_anything_is_installed(checkout, words, said):
+    for name in ("my cases", "others"):
+        (checkout.parent / name).mkdir()
+    script = str(checkout / "packaging" / "run.py")
+    done = command(checkout, sys.executable, script, *words, CASES="", HEADERS="", ROOT="")
+
+    assert done.returncode == 1
+    assert said in done.stdout
+    assert not (checkout / ".venv").exists()
+
+
+def test_help_names_every_command(packaging):
+    run, _, _ = packaging
+    source = (ROOT / "Makefile").read_text()
+    names = source.partition("COMMANDS := ")[2].partition("\n")[0].split()
+
+    assert [name for name in names if name != "help" and f"make {name} " not in run.HELP] == []

@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from app.views.inspector.split_facts import SplitFacts
 
 
+_TITLES = (
+    "compute, measured",
+    "copy in, measured",
+    "experts copied",
+    "all experts, estimated",
+    "cut because",
+)
+
+
 class SplitCard(QWidget):
     """One split at a time. The chip ends the selection."""
 
@@ -33,7 +42,9 @@ class SplitCard(QWidget):
         self._name.setFont(fixed_font(BODY_PX, QFont.Weight.Bold))
         self._what = ElidedLabel(mode=Qt.TextElideMode.ElideMiddle)
         self._what.setProperty("role", "muted")
-        self._figures = [(mono_label(SMALL_PX), text_label(SMALL_PX)) for _ in range(3)]
+        self._rows = [
+            (QLabel(title), mono_label(SMALL_PX), text_label(SMALL_PX)) for title in _TITLES
+        ]
         self._alike = text_label(TINY_PX, weight=QFont.Weight.DemiBold)
         self.histogram = Histogram(theme)
         self._statistics, self._total = text_label(SMALL_PX), text_label(SMALL_PX)
@@ -51,11 +62,15 @@ class SplitCard(QWidget):
         values = (
             (facts.compute, facts.compute_note),
             (facts.copy, facts.copy_note),
+            ("", facts.experts),
+            (facts.whole_copy, facts.whole_note),
             ("", facts.cut_because),
         )
-        for (figure, note), (figure_text, note_text) in zip(self._figures, values, strict=True):
+        for (title, figure, note), (figure_text, note_text) in zip(self._rows, values, strict=True):
             figure.setText(figure_text)
             note.setText(note_text)
+            for label in (title, figure, note):
+                label.setVisible(bool(figure_text or note_text))
         self._alike.setText(facts.alike_title)
         shows_bars = len(facts.alike_ns) > 1
         self.histogram.setVisible(shows_bars)
@@ -94,12 +109,10 @@ class SplitCard(QWidget):
         grid.setHorizontalSpacing(8)
         grid.setVerticalSpacing(4)
         grid.setColumnStretch(2, 1)
-        titles = ("compute, measured", "copy in, measured", "cut because")
-        for row, (title, (figure, note)) in enumerate(zip(titles, self._figures, strict=True)):
-            label = QLabel(title)
-            label.setProperty("role", "muted")
+        for row, (title, figure, note) in enumerate(self._rows):
+            title.setProperty("role", "muted")
             note.setProperty("role", "muted")
-            grid.addWidget(label, row, 0, Qt.AlignmentFlag.AlignTop)
+            grid.addWidget(title, row, 0, Qt.AlignmentFlag.AlignTop)
             grid.addWidget(figure, row, 1, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignRight)
             grid.addWidget(note, row, 2)
         return grid

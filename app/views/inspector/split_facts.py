@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.models.alike import alike_ids, split_kinds
-from app.models.plan_words import BATCH_WORDS, REASON_WORDS, copies_of, n_computed
+from app.models.expert_words import expert_words
+from app.models.plan_words import (
+    BATCH_WORDS,
+    REASON_WORDS,
+    copies_of,
+    expert_copy_of,
+    n_computed,
+)
 from app.theme.text import NOTHING, SPACE, count, kib, ms, percent_text, plural
 from engine.trace.records import SpanKind
 
@@ -25,7 +32,10 @@ MAX_NAMES = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitFacts:
-    """A split's measured figures in words; `alike_ns` has one time a layer for the histogram."""
+    """A split's measured figures in words; `alike_ns` has one time a layer for the histogram.
+
+    `experts` and what follows are empty but for a split into which used experts are copied.
+    """
 
     split_id: int
     backend_id: int
@@ -34,6 +44,9 @@ class SplitFacts:
     compute_note: str
     copy: str
     copy_note: str
+    experts: str
+    whole_copy: str
+    whole_note: str
     cut_because: str
     alike_title: str
     alike_ns: npt.NDArray[np.float64]
@@ -51,13 +64,16 @@ class Bins:
     own: int
 
 
-def split_facts(table: PlanTable, times: SplitTimes, split_id: int) -> SplitFacts:
-    """What a run measured of one split, and of the splits like it."""
+def split_facts(
+    table: PlanTable, times: SplitTimes, split_id: int, *, step: int = -1
+) -> SplitFacts:
+    """What a run measured of one split, and of the splits like it; experts are those of `step`."""
     own_ns = float(times.split_ns[split_id])
     alike = alike_ids(split_kinds(table), split_id)
     found = times.of_splits(alike)
     alike_ns = times.split_ns[alike]
     copy_text, copy_note = _copies(table, times, split_id)
+    experts, whole_copy, whole_note = _experts(table, times, split_id, step)
     return SplitFacts(
         split_id=split_id,
         backend_id=int(table.splits[split_id]["backend"]),
@@ -66,6 +82,9 @@ def split_facts(table: PlanTable, times: SplitTimes, split_id: int) -> SplitFact
         compute_note=f"{_share(own_ns, times)} of {_whole(table, times)}",
         copy=copy_text,
         copy_note=copy_note,
+        experts=experts,
+        whole_copy=whole_copy,
+        whole_note=whole_note,
         cut_because=REASON_WORDS[table.split_reason(split_id)],
         alike_title=_alike_title(len(alike), found),
         alike_ns=alike_ns[~np.isnan(alike_ns)],
@@ -107,9 +126,27 @@ def _copies(table: PlanTable, times: SplitTimes, split_id: int) -> tuple[str, st
     note = f"{kib(n_bytes)}{SPACE}KiB"
     if np.isnan(times.copy_ns[ids]).all():
         return NOTHING, note
+    copied = _copied(times, ids)
+    if expert_copy_of(table, split_id) >= 0:
+        note = f"{kib(round(copied / _n_sums(times)))} of {note}"
     if took_ns:
-        note += f", {count(_copied(times, ids) / took_ns, 1)}{SPACE}GB/s"
+        note += f", {count(copied / took_ns, 1)}{SPACE}GB/s"
     return _ms(took_ns), note
+
+
+def _experts(table: PlanTable, times: SplitTimes, split_id: int, step: int) -> tuple[str, str, str]:
+    """Which experts were copied; how long all would have taken, and why one thinks so."""
+    copy_id = expert_copy_of(table, split_id)
+    words = expert_words(table, times.spans, copy_id, step=step)
+    where = f", {BATCH_WORDS[table.batch]} step {step}"
+    if words is None:
+        words, where = expert_words(table, times.spans, copy_id), ""
+    if words is None:
+        return "", "", ""
+    experts = f"{words.which}, {words.moved}{where if step >= 0 else ''}"
+    if not words.whole_ns:
+        return experts, "", ""
+    return experts, _ms(words.whole_ns), f"{words.whole} at {words.basis}"
 
 
 def _copied(times: SplitTimes, copy_ids: list[int]) -> float:
@@ -117,6 +154,11 @@ def _copied(times: SplitTimes, copy_ids: list[int]) -> float:
     spans = times.spans[times.spans["kind"] == SpanKind.COPY]
     total = float(spans["bytes"][np.isin(spans["index"], copy_ids)].sum())
     return total / times.n_steps if times.is_median else total
+
+
+def _n_sums(times: SplitTimes) -> int:
+    """How many steps a figure adds up."""
+    return 1 if times.is_median else times.n_steps
 
 
 def _alike_title(n_alike: int, found: Statistics | None) -> str:

@@ -171,4 +171,5 @@ class InspectorView(QWidget):
         self._put_first(self.split if shows and self._state.selection.step >= 0 else self.why)
         if plan is not None and times is not None and shows:
             looks = device_style(self._theme.palette, plan.devices)
-            self.split.set_facts(split_facts(plan, times, split_id), looks)
+            step = self._state.selection.step
+            self.split.set_facts(split_facts(plan, times, split_id, step=step), looks)

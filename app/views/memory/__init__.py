@@ -1,7 +1,7 @@
 """What each device's memory holds, predicted, all devices on one scale.
 
 view    MemoryView: the bars, hover, keys
-facts   pure: bytes by device and kind, capacity, what is held twice
+facts   pure: bytes by device and part, capacity, what is held twice
 layout  pure: facts to shapes
 paint   shapes to pixels
 """

@@ -1,7 +1,8 @@
-"""What the bars show: bytes by device and kind, capacity, what is held twice. Pure."""
+"""What the bars show: bytes by device and part, capacity, what is held twice. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,35 +12,64 @@ import numpy as np
 from app.theme.colours import is_on_paper
 from app.theme.text import SPACE, count
 from engine.core.plan import MemoryKind
+from engine.core.repack import CPU_REPACK
 
 if TYPE_CHECKING:
-    from engine.core.plan import MemoryLedger
+    from engine.core.plan import MemoryLedger, MemoryRow
     from engine.core.table import DeviceRow, PlanSetTable, PlanTable
 
 MIB = 1024**2
 
-KINDS = (MemoryKind.MODEL, MemoryKind.KV, MemoryKind.COMPUTE, MemoryKind.OUTPUT)
-"""The fixed order of kinds in a bar."""
 
-KIND_WORDS = {
-    MemoryKind.MODEL: "weights",
-    MemoryKind.KV: "KV",
-    MemoryKind.COMPUTE: "compute",
-    MemoryKind.OUTPUT: "output",
+class Part(enum.StrEnum):
+    """A part of a bar, in the order in which they stand in it."""
+
+    MODEL = "model"
+    REPACK = "repack"
+    """Weights too, in memory that only the CPU's products can read."""
+    KV = "kv"
+    STATE = "state"
+    COMPUTE = "compute"
+    OUTPUT = "output"
+
+
+PART_WORDS = {
+    Part.MODEL: "weights",
+    Part.REPACK: CPU_REPACK.name,
+    Part.KV: "KV",
+    Part.STATE: "state",
+    Part.COMPUTE: "compute",
+    Part.OUTPUT: "output",
 }
+
+_KIND_PARTS = {
+    MemoryKind.MODEL: Part.MODEL,
+    MemoryKind.KV: Part.KV,
+    MemoryKind.STATE: Part.STATE,
+    MemoryKind.COMPUTE: Part.COMPUTE,
+    MemoryKind.OUTPUT: Part.OUTPUT,
+}
+
+PART_NOTES = {
+    Part.REPACK: "Weights that the CPU keeps interleaved, because it multiplies them faster.\n"
+    "They cannot be offloaded: op_offload leaves their operations on the CPU.",
+    Part.STATE: "What recurrent layers carry from token to token.\n"
+    "It does not grow with the context.",
+}
+"""What the tooltip adds where the words do not say it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceMemory:
-    """One device's bytes by kind; `was` are those before a change. `free` 0: nothing reported."""
+    """One device's bytes by part; `was` are those before a change. `free` 0: nothing reported."""
 
     backend_id: int
     name: str
     free: int
-    now: dict[MemoryKind, int]
-    was: dict[MemoryKind, int] | None = None
-    bufts: dict[MemoryKind, str] = field(default_factory=dict)
-    """Names of the buffer types of each kind."""
+    now: dict[Part, int]
+    was: dict[Part, int] | None = None
+    bufts: dict[Part, str] = field(default_factory=dict)
+    """Names of the buffer types of each part."""
     on_paper: bool = False
     """Whether the device exists in plans only."""
 
@@ -58,7 +88,7 @@ class DeviceMemory:
         """Bytes that the bar must have room for."""
         if self.was is None:
             return self.total
-        return sum(max(self.now.get(kind, 0), self.was.get(kind, 0)) for kind in KINDS)
+        return sum(max(self.now.get(part, 0), self.was.get(part, 0)) for part in Part)
 
     @property
     def over(self) -> int:
@@ -112,27 +142,33 @@ def held_twice(table: PlanTable) -> str:
 def _device(
     backend_id: int, row: DeviceRow, ledger: MemoryLedger, was: MemoryLedger | None
 ) -> DeviceMemory:
-    bufts: dict[MemoryKind, dict[str, None]] = defaultdict(dict)
+    bufts: dict[Part, dict[str, None]] = defaultdict(dict)
     for entry in ledger.rows:
         if entry.device == row.name:
-            bufts[entry.kind][entry.buft.name] = None
+            bufts[part_of(entry)][entry.buft.name] = None
     return DeviceMemory(
         backend_id=backend_id,
         name=row.name,
         free=row.memory_free,
-        now=_by_kind(ledger, row.name),
-        was=None if was is None else _by_kind(was, row.name),
-        bufts={kind: ", ".join(names) for kind, names in bufts.items()},
+        now=_by_part(ledger, row.name),
+        was=None if was is None else _by_part(was, row.name),
+        bufts={part: ", ".join(names) for part, names in bufts.items()},
         on_paper=is_on_paper(row),
     )
 
 
-def _by_kind(ledger: MemoryLedger, device: str) -> dict[MemoryKind, int]:
-    totals = dict.fromkeys(KINDS, 0)
+def part_of(row: MemoryRow) -> Part:
+    """The part of the bar that a row of the ledger belongs to."""
+    is_repacked = row.kind is MemoryKind.MODEL and row.buft.name == CPU_REPACK.name
+    return Part.REPACK if is_repacked else _KIND_PARTS[row.kind]
+
+
+def _by_part(ledger: MemoryLedger, device: str) -> dict[Part, int]:
+    totals = dict.fromkeys(Part, 0)
     for row in ledger.rows:
         if row.device == device:
-            totals[row.kind] += row.n_bytes
-    return {kind: n_bytes for kind, n_bytes in totals.items() if n_bytes}
+            totals[part_of(row)] += row.n_bytes
+    return {part: n_bytes for part, n_bytes in totals.items() if n_bytes}
 
 
 def _problem(device: DeviceMemory) -> str:

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.theme.text import SPACE, count, mib, signed
-from app.views.memory.facts import KIND_WORDS, KINDS, MIB, DeviceMemory, MemoryFacts
+from app.views.memory.facts import (
+    MIB,
+    PART_NOTES,
+    PART_WORDS,
+    DeviceMemory,
+    MemoryFacts,
+    Part,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from engine.core.plan import MemoryKind
 
     Measure = Callable[[str], float]
 
@@ -64,13 +69,13 @@ class Payload:
     """What a shape stands for."""
 
     backend_id: int
-    kind: MemoryKind | None
+    part: Part | None
     tip: str
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A piece of a bar. `label` stands inside and fits; `tint` counts kinds from 0."""
+    """A piece of a bar. `label` stands inside and fits; `tint` counts parts from 0."""
 
     rect: Rect
     role: Role
@@ -199,24 +204,24 @@ def _scale(facts: MemoryFacts, room: float, after: dict[DeviceMemory, float]) ->
 
 def _after_px(device: DeviceMemory, px_per_byte: float, measure: Measure) -> float:
     if device.was is not None:
-        words = [_change_words(device, kind) for kind in _changed(device)]
+        words = [_change_words(device, part) for part in _changed(device)]
     else:
         words = [_listed(device, _left_over(device, px_per_byte, measure))]
     return sum(measure(word) + GAP_PX + 2 for word in words if word)
 
 
-def _left_over(device: DeviceMemory, px_per_byte: float, measure: Measure) -> list[MemoryKind]:
+def _left_over(device: DeviceMemory, px_per_byte: float, measure: Measure) -> list[Part]:
     """Kinds whose labels do not fit into their segments."""
     return [
-        kind
-        for kind in KINDS
-        if kind in device.now
-        and measure(_label(device, kind)) + 2 * LABEL_PAD_PX > device.now[kind] * px_per_byte
+        part
+        for part in Part
+        if part in device.now
+        and measure(_label(device, part)) + 2 * LABEL_PAD_PX > device.now[part] * px_per_byte
     ]
 
 
-def _label(device: DeviceMemory, kind: MemoryKind) -> str:
-    return f"{KIND_WORDS[kind]} {mib(device.now[kind])}"
+def _label(device: DeviceMemory, part: Part) -> str:
+    return f"{PART_WORDS[part]} {mib(device.now[part])}"
 
 
 def _reach(device: DeviceMemory) -> int:
@@ -242,17 +247,17 @@ def _line(device: DeviceMemory, frame: _Frame, row: Rect) -> BarLine:
 def _segments(
     device: DeviceMemory, frame: _Frame, row: Rect
 ) -> tuple[tuple[Shape, ...], tuple[Text, ...]]:
-    """The bar, and the kinds whose labels found no room in it."""
+    """The bar, and the parts whose labels found no room in it."""
     shapes: list[Shape] = []
     left_over = _left_over(device, frame.px_per_byte, frame.measure)
     x = frame.bar_x
-    for tint, kind in enumerate(KINDS):
-        if kind not in device.now:
+    for tint, part in enumerate(Part):
+        if part not in device.now:
             continue
-        width = max(device.now[kind] * frame.px_per_byte, MIN_SEGMENT_PX)
-        label = "" if kind in left_over else _label(device, kind)
+        width = max(device.now[part] * frame.px_per_byte, MIN_SEGMENT_PX)
+        label = "" if part in left_over else _label(device, part)
         rect = Rect(x, row.y, width, row.height)
-        shapes.append(Shape(rect, Role.SEGMENT, tint, label, _payload(device, kind)))
+        shapes.append(Shape(rect, Role.SEGMENT, tint, label, _payload(device, part)))
         x += width
     return tuple(shapes), (Text(row, _listed(device, left_over)),) if left_over else ()
 
@@ -264,47 +269,47 @@ def _changes(
     assert device.was is not None
     shapes: list[Shape] = []
     x = frame.bar_x
-    for tint, kind in enumerate(KINDS):
-        now, was = device.now.get(kind, 0), device.was.get(kind, 0)
+    for tint, part in enumerate(Part):
+        now, was = device.now.get(part, 0), device.was.get(part, 0)
         changed = Role.LESS if now < was else Role.MORE
         for role, n_bytes in ((Role.SAME, min(now, was)), (changed, abs(now - was))):
             if not n_bytes:
                 continue
             width = max(n_bytes * frame.px_per_byte, MIN_SEGMENT_PX)
-            label = f"{KIND_WORDS[kind]} {mib(now)}" if role is Role.SAME else KIND_WORDS[kind]
+            label = f"{PART_WORDS[part]} {mib(now)}" if role is Role.SAME else PART_WORDS[part]
             fits = frame.measure(label) + 2 * LABEL_PAD_PX <= width
             rect = Rect(x, row.y, width, row.height)
-            payload = _payload(device, kind)
+            payload = _payload(device, part)
             shapes.append(Shape(rect, role, tint, label if fits else "", payload))
             x += width
     texts = tuple(
-        Text(row, _change_words(device, kind), _change_ink(device, kind), mono=False)
-        for kind in _changed(device)
+        Text(row, _change_words(device, part), _change_ink(device, part), mono=False)
+        for part in _changed(device)
     )
     return tuple(shapes), texts
 
 
-def _changed(device: DeviceMemory) -> list[MemoryKind]:
+def _changed(device: DeviceMemory) -> list[Part]:
     was = device.was or {}
-    return [kind for kind in KINDS if device.now.get(kind, 0) != was.get(kind, 0)]
+    return [part for part in Part if device.now.get(part, 0) != was.get(part, 0)]
 
 
-def _change(device: DeviceMemory, kind: MemoryKind) -> int:
-    return device.now.get(kind, 0) - (device.was or {}).get(kind, 0)
+def _change(device: DeviceMemory, part: Part) -> int:
+    return device.now.get(part, 0) - (device.was or {}).get(part, 0)
 
 
-def _change_words(device: DeviceMemory, kind: MemoryKind) -> str:
-    change = _change(device, kind) / MIB
+def _change_words(device: DeviceMemory, part: Part) -> str:
+    change = _change(device, part) / MIB
     # Half a hundredth goes away from zero, so that was plus change is now as printed.
-    return f"{KIND_WORDS[kind]} {signed(change + math.copysign(1e-9, change), 2)}"
+    return f"{PART_WORDS[part]} {signed(change + math.copysign(1e-9, change), 2)}"
 
 
-def _change_ink(device: DeviceMemory, kind: MemoryKind) -> Ink:
-    return Ink.LESS if _change(device, kind) < 0 else Ink.MORE
+def _change_ink(device: DeviceMemory, part: Part) -> Ink:
+    return Ink.LESS if _change(device, part) < 0 else Ink.MORE
 
 
-def _listed(device: DeviceMemory, kinds: list[MemoryKind]) -> str:
-    return " · ".join(f"{KIND_WORDS[kind]} {mib(device.now[kind])}" for kind in kinds)
+def _listed(device: DeviceMemory, parts: list[Part]) -> str:
+    return " · ".join(f"{PART_WORDS[part]} {mib(device.now[part])}" for part in parts)
 
 
 def _head(device: DeviceMemory, frame: _Frame, row: Rect) -> tuple[Text, Text]:
@@ -348,11 +353,14 @@ def _over_shape(
     return (Shape(rect, Role.OVER, 0, "", Payload(device.backend_id, None, tip)),)
 
 
-def _payload(device: DeviceMemory, kind: MemoryKind) -> Payload:
-    tip = f"{KIND_WORDS[kind]} on {device.name}: {mib(device.now.get(kind, 0))}{SPACE}MiB"
-    buft = device.bufts.get(kind)
+def _payload(device: DeviceMemory, part: Part) -> Payload:
+    words = PART_WORDS[Part.MODEL if part is Part.REPACK else part]
+    tip = f"{words} on {device.name}: {mib(device.now.get(part, 0))}{SPACE}MiB"
+    buft = device.bufts.get(part)
     if buft:
         tip += f" in {buft}"
+    if part in PART_NOTES:
+        tip += f"\n{PART_NOTES[part]}"
     if device.was is not None:
-        tip += f"\nwas {mib(device.was.get(kind, 0))}{SPACE}MiB"
-    return Payload(device.backend_id, kind, tip)
+        tip += f"\nwas {mib(device.was.get(part, 0))}{SPACE}MiB"
+    return Payload(device.backend_id, part, tip)

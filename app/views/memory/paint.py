@@ -15,8 +15,8 @@ from app.views.memory.layout import LABEL_PAD_PX, BarLine, Ink, Layout, Rect, Ro
 if TYPE_CHECKING:
     from PySide6.QtGui import QPainter
 
-TINTS = (0.0, 0.35, 0.6, 0.75)
-"""How far each kind's colour goes from the device's fill to the background."""
+TINTS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
+"""How far each part's colour goes from the device's fill to the background."""
 
 CAPACITY_PX = 2
 

@@ -243,10 +243,11 @@ class LaneCanvas(Canvas):
         for row in (*flow, *selected):
             self._paint_arrow(painter, row, {*flow, *selected})
         copies = [r for r in (*selected, *flow) if scene.store.spans[r]["kind"] == SpanKind.COPY]
-        if len(copies) == 1:
-            rect = self.row_rect(copies[0])
+        pieces = scene.pieces(copies[-1]) if copies else []
+        if pieces and set(copies) <= set(pieces):
+            rect = self.row_rect(copies[-1])
             if rect is not None:
-                paint_copy_label(painter, scene, copies[0], rect, self.width())
+                paint_copy_label(painter, scene, pieces, rect, self.width())
 
     def _paint_arrow(self, painter: QPainter, row: int, shown: set[int]) -> None:
         """The flow from a copy to its split, where both are in view and selected."""

@@ -144,10 +144,12 @@ def paint_flow(painter: QPainter, colour: QColor, copy: QRectF, split: QRectF) -
     painter.drawPolygon(QPolygonF(head))
 
 
-def paint_copy_label(painter: QPainter, scene: Scene, row: int, rect: QRectF, width: float) -> None:
-    """What a selected copy copied, beside it: name, size, time, rate."""
+def paint_copy_label(
+    painter: QPainter, scene: Scene, rows: list[int], rect: QRectF, width: float
+) -> None:
+    """What a selected copy copied, beside its last piece: name, size, time, rate."""
     names, figures = general_font(TINY_PX), fixed_font(TINY_PX)
-    name, figure = scene.name(row), scene.figures(row)
+    name, figure = scene.name(rows[0]), scene.figures(*rows)
     name_px = QFontMetricsF(names).horizontalAdvance(name)
     figure_px = QFontMetricsF(figures).horizontalAdvance(figure)
     text_px = max(name_px, figure_px) + 4

@@ -23,9 +23,10 @@ def rows_of(
     spans: Spans, kind: SpanKind, plan_id: int, ids: Ints | list[int], step: int = -1
 ) -> Ints:
     """Rows of some splits or copies of a plan, in one step or (-1) in all."""
-    mine = (spans["kind"] == kind) & (spans["plan_id"] == plan_id) & np.isin(spans["index"], ids)
     if step >= 0:
-        mine &= spans["step"] == step
+        in_step: Ints = np.flatnonzero(spans["step"] == step)
+        return in_step[rows_of(spans[in_step], kind, plan_id, ids)]
+    mine = (spans["kind"] == kind) & (spans["plan_id"] == plan_id) & np.isin(spans["index"], ids)
     rows: Ints = np.flatnonzero(mine)
     return rows
 

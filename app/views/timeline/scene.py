@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from app.models.expert_words import piece_lines
 from app.models.plan_words import copies_of, plan_of
 from app.theme.colours import DeviceLook, device_style
 from app.theme.text import SPACE, bytes_text, count, duration_text
@@ -112,6 +113,14 @@ class Scene:
         both = (split_rows, copy_rows) if selection.copy_id < 0 else (copy_rows, split_rows)
         self.selected_rows, self.flow_rows = both
 
+    def pieces(self, row: int) -> list[int]:
+        """The selected rows, or those of their flow, that a row is one of the pieces of."""
+        rows = np.concatenate((self.selected_rows, self.flow_rows))
+        spans, span = self.store.spans[rows], self.store.spans[row]
+        same = [spans[name] == span[name] for name in ("kind", "plan_id", "index", "step")]
+        found: list[int] = rows[np.logical_and.reduce(same)].tolist()
+        return found
+
     def name(self, row: int) -> str:
         """A slice's name: a split's first node, or what is copied."""
         span, plan = self.store.spans[row], self.plan(row)
@@ -122,13 +131,13 @@ class Scene:
             return plan.copy_name(index)
         return plan.split_name(index)
 
-    def figures(self, row: int) -> str:
-        """A slice's figures: "#99  3.34 ms", or a copy's size, time and rate."""
-        span = self.store.spans[row]
-        took_ns = int(span["end_ns"] - span["start_ns"])
-        if span["kind"] != SpanKind.COPY:
-            return f"#{int(span['index'])}  {duration_text(took_ns)}"
-        n_bytes = int(span["bytes"])
+    def figures(self, *rows: int) -> str:
+        """A slice's figures: "#99  3.34 ms"; size, time and rate of the pieces of a copy."""
+        spans = self.store.spans[list(rows)]
+        took_ns = int((spans["end_ns"] - spans["start_ns"]).sum())
+        if spans[0]["kind"] != SpanKind.COPY:
+            return f"#{int(spans[0]['index'])}  {duration_text(took_ns)}"
+        n_bytes = int(spans["bytes"].sum())
         rate = f"  {count(n_bytes / took_ns, 1)}{SPACE}GB/s" if took_ns else ""
         return f"{bytes_text(n_bytes)}  {duration_text(took_ns)}{rate}"
 
@@ -139,7 +148,10 @@ class Scene:
         where = devices[int(span["lane"])].name if int(span["lane"]) < len(devices) else "?"
         verb = "copied into" if span["kind"] == SpanKind.COPY else "computed on"
         step = self.step_words(int(span["step"]))
-        return f"{self.name(row)}\n{self.figures(row)}\n{verb} {where}, {step}"
+        plan = self.plan(row)
+        experts = [] if plan is None else piece_lines(plan, self.store.spans, row)
+        lines = [self.name(row), self.figures(row), f"{verb} {where}, {step}", *experts]
+        return "\n".join(lines)
 
     def step_words(self, step: int) -> str:
         """A step in words."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.theme.text import SPACE, count, plural
-from engine.trace.metrics import Parts, step_summary, total_parts
+from engine.trace.metrics import Parts, step_summary, step_sums, total_parts
 from engine.trace.records import SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -43,13 +43,17 @@ def check_of(spans: Spans, steps: list[int]) -> SumCheck | None:
     if not found:
         return None
     is_prompt = found[0].kind is StepKind.PROMPT
-    kinds = mine["kind"]
     return SumCheck(
-        n_splits=int(np.count_nonzero(kinds == SpanKind.SPLIT)),
-        n_copies=int(np.count_nonzero(kinds == SpanKind.COPY)),
+        n_splits=_n_things(mine, SpanKind.SPLIT),
+        n_copies=_n_things(mine, SpanKind.COPY),
         parts=total_parts(found),
         word="prompt" if is_prompt else f"token step {count(steps[0])}",
     )
+
+
+def _n_things(spans: Spans, kind: SpanKind) -> int:
+    """How many there were in all steps, however many pieces each had."""
+    return len(step_sums(spans[spans["kind"] == kind]).step)
 
 
 def check_text(check: SumCheck) -> str:

@@ -269,12 +269,13 @@ class TimelineView(QWidget):
             self._step(command)
 
     def _frame(self) -> None:
-        """Frame the range or the first selected slice; framed already, show the whole run."""
+        """Frame the range or the first selected slice whole; framed already, the whole run."""
         scene = self.scene
         target = scene.range
         if target is None and len(scene.selected_rows):
-            span = scene.store.spans[int(scene.selected_rows[0])]
-            target = scale.framed(float(span["start_ns"]), float(span["end_ns"]), scene.bounds)
+            spans = scene.store.spans[scene.pieces(int(scene.selected_rows[0]))]
+            start_ns, end_ns = float(spans["start_ns"].min()), float(spans["end_ns"].max())
+            target = scale.framed(start_ns, end_ns, scene.bounds)
         if target is not None:
             self._set_view(scene.bounds if target == scene.view else target)
 

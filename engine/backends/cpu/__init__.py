@@ -1,9 +1,13 @@
 """The CPU backend: kernels compiled by numba, walked by an interpreter that holds no lock.
 
 reg          registration: one device, ordinary memory; imports no compiler
+repack       CPU_REPACK: memory in which the rows of weights are interleaved
 rules        CpuRules: which operations have a kernel
 features     what the processor can do, and which kernel variant that selects
 table        a split as rows of int64: Program
+lowering     what each operation becomes: rows of the table
+lowering_products  the same for MUL_MAT and MUL_MAT_ID
+writer       rows while they are collected, and the scratch memory they share
 layout       where a row keeps what
 backend      CpuBackend: the command stream
 threads      ThreadPool: worker threads that wait in native code
@@ -13,6 +17,7 @@ codegen      pieces of LLVM code
 simd         vector types and the operations kernels are written with
 tiles        register tiles over unpacked panels, for batches
 row_tiles    register tiles over stored rows, for single columns
+super_tiles  the same for super-blocks of 256
 kernels      one function an operation
 reference    the same operations in plain numpy, for tests
 """

@@ -10,7 +10,7 @@ import numpy as np
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
 from engine.backends.cpu.jit import compile_helper
-from engine.backends.cpu.kernels.catalog import KERNELS
+from engine.backends.cpu.kernels.catalog import warm_up
 from engine.backends.cpu.table import Program, build_program
 from engine.backends.cpu.threads import ThreadPool
 from engine.errors import DeviceError, Stopped
@@ -67,9 +67,9 @@ class CpuBackend(Backend):
         self._pool.set_stop_word(address)
 
     def prepare(self, on_progress: Callable[[int, int, str], None] | None = None) -> None:
-        """Compile or load every kernel of this processor's variant, and the interpreter."""
+        """Compile or load the kernels that most models need, and the interpreter."""
         steps: list[tuple[str, Callable[[], object]]] = [
-            (name, kernel.address) for name, kernel in KERNELS.items()
+            (name, kernel.address) for name, kernel in warm_up().items()
         ]
         steps.append(("interpreter", _compile_interpreter))
         for i_step, (name, compile_step) in enumerate(steps):

@@ -6,6 +6,7 @@ kernels call stands in simd.py and in the tiles.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -27,7 +28,7 @@ Emit = Callable[[ir.IRBuilder, list[ir.Value]], ir.Value | None]
 
 _CGUTILS = cast("Any", cgutils)  # its functions carry no types
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
-_HALF, _FLOAT = ir.HalfType(), ir.FloatType()
+_HALF, _FLOAT, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 MAGIC = 12582912.0
 """1.5 * 2^23; a float plus this is rounded to an integer that sits in its low bits."""
 
@@ -135,12 +136,145 @@ def float_to_half(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return builder.trunc(signed, ir.VectorType(_I16, n))
 
 
+def brain_to_float(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """Vector of i16 bits of bf16, the upper halves of f32, as f32."""
+    ints = ir.VectorType(_I32, bits.type.count)
+    wide = builder.shl(builder.zext(bits, ints), constant(ints, 16))
+    return builder.bitcast(wide, ir.VectorType(_FLOAT, ints.count))
+
+
+def float_to_brain(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """Vector of f32 as i16 bits of bf16, rounded to nearest even; a NaN becomes quiet."""
+    ints = ir.VectorType(_I32, value.type.count)
+    bits = builder.bitcast(value, ints)
+    odd = builder.and_(builder.lshr(bits, constant(ints, 16)), constant(ints, 1))
+    rounded = builder.add(bits, builder.add(odd, constant(ints, 0x7FFF)))
+    is_nan = builder.fcmp_unordered("uno", value, value)
+    chosen = builder.select(is_nan, builder.or_(bits, constant(ints, 0x400000)), rounded)
+    upper = builder.lshr(chosen, constant(ints, 16))
+    return builder.trunc(upper, ir.VectorType(_I16, ints.count))
+
+
+def fp4_plus_12(b: ir.IRBuilder, codes: ir.Value) -> ir.Value:
+    """Vector of bytes 0..15, codes of fp4, as twice their value plus 12: 0..24.
+
+    Magnitudes are 0, 1, 2, 3, 4, 6, 8, 12; bit 3 is the sign.
+    """
+    size = codes.type
+    magnitude = b.and_(codes, constant(size, 7))
+    value = magnitude
+    for first, more in ((5, 1), (6, 1), (7, 3)):
+        is_larger = b.icmp_unsigned(">=", magnitude, constant(size, first))
+        value = b.add(value, b.select(is_larger, constant(size, more), constant(size, 0)))
+    is_negative = b.icmp_unsigned(">=", codes, constant(size, 8))
+    twelve = constant(size, 12)
+    return b.select(is_negative, b.sub(twelve, value), b.add(twelve, value))
+
+
+def half_power_of_two(b: ir.IRBuilder, exponents: ir.Value) -> ir.Value:
+    """Vector of i8 e as f32 2^(e - 128), the half of what e8m0 means, for doubled values."""
+    ints = ir.VectorType(_I32, exponents.type.count)
+    e = b.zext(exponents, ints)
+    normal = b.shl(b.sub(e, constant(ints, 1)), constant(ints, 23))
+    tiny = b.shl(constant(ints, 0x00200000), b.and_(e, constant(ints, 1)))
+    bits = b.select(b.icmp_unsigned("<", e, constant(ints, 2)), tiny, normal)
+    return b.bitcast(bits, ir.VectorType(_FLOAT, ints.count))
+
+
 def multiply_add(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     """a[0] * a[1] + a[2], rounded once where the processor can."""
     if VARIANT is Variant.GENERIC:
         # Without the instruction llvm.fma is a call per lane.
         return b.fadd(b.fmul(a[0], a[1]), a[2])
     return call_llvm(b, f"llvm.fma.v{a[0].type.count}f32", a[0].type, a)
+
+
+def clamp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """a[0] within [a[1], a[2]]; NaN stays NaN."""
+    low = b.select(b.fcmp_ordered("<", a[0], a[1]), a[1], a[0])
+    return b.select(b.fcmp_ordered(">", low, a[2]), a[2], low)
+
+
+def absolute(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """Magnitudes."""
+    return call_llvm(b, f"llvm.fabs.v{a[0].type.count}f32", a[0].type, a)
+
+
+def exponential(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """e^x, two units in the last place: x = n ln2 + r, a polynomial in r, times 2^n.
+
+    Source of the coefficients: Arm's optimized routines, expf of vectors, which ggml uses too.
+    """
+    floats = a[0].type
+    ints = ir.VectorType(_I32, floats.count)
+
+    def f(value: str | float) -> ir.Constant:
+        return constant(floats, float.fromhex(value) if isinstance(value, str) else value)
+
+    x = clamp(b, [a[0], f(-104.0), f(89.0)])
+    magic = f(MAGIC)
+    shifted = multiply_add(b, [x, f("0x1.715476p+0"), magic])
+    n = b.fsub(shifted, magic)
+    r = multiply_add(b, [n, f("-0x1.62e4p-1"), x])
+    r = multiply_add(b, [n, f("-0x1.7f7d1cp-20"), r])
+    square = b.fmul(r, r)
+    high = multiply_add(b, [f("0x1.0e4020p-7"), r, f("0x1.573e2ep-5")])
+    middle = multiply_add(b, [f("0x1.555e66p-3"), r, f("0x1.fffdb6p-2")])
+    low = multiply_add(b, [f("0x1.ffffecp-1"), r, f(1.0)])
+    y = multiply_add(b, [multiply_add(b, [high, square, middle]), square, low])
+    # 2^n in two factors, so that neither overflows where the product does not.
+    whole = b.sub(b.bitcast(shifted, ints), b.bitcast(magic, ints))
+    half = b.ashr(whole, constant(ints, 1))
+    for part in (half, b.sub(whole, half)):
+        bits = b.shl(b.add(part, constant(ints, 127)), constant(ints, 23))
+        y = b.fmul(y, b.bitcast(bits, floats))
+    return y
+
+
+def exponential_exact(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """e^x by way of f64, rounded right but for one in thousands, as C's expf is."""
+    floats = a[0].type
+    wide, ints = (ir.VectorType(kind, floats.count) for kind in (_DOUBLE, _I64))
+
+    def f(value: float) -> ir.Constant:
+        return constant(wide, value)
+
+    def times_plus(x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        return b.fadd(b.fmul(x, y), z)
+
+    x = b.fpext(clamp(b, [a[0], constant(floats, -104.0), constant(floats, 89.0)]), wide)
+    # 1.5 * 2^52: a double plus this is rounded to an integer that sits in its low bits.
+    magic = f(1.5 * 2.0**52)
+    shifted = times_plus(x, f(1.0 / math.log(2.0)), magic)
+    n = b.fsub(shifted, magic)
+    r = times_plus(n, f(-math.log(2.0)), x)
+    y = f(1.0 / math.factorial(10))
+    for k in reversed(range(10)):
+        y = times_plus(y, r, f(1.0 / math.factorial(k)))
+    whole = b.sub(b.bitcast(shifted, ints), b.bitcast(magic, ints))
+    bits = b.shl(b.add(whole, constant(ints, 1023)), constant(ints, 52))
+    return b.fptrunc(b.fmul(y, b.bitcast(bits, wide)), floats)
+
+
+def hyperbolic_tangent(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """The hyperbolic tangent, 3e-7 relative: a polynomial near 0, 1 - 2 / (e^2x + 1) elsewhere.
+
+    Source of the coefficients: Cephes, tanhf.
+    """
+    x, floats = a[0], a[0].type
+
+    def f(value: float) -> ir.Constant:
+        return constant(floats, value)
+
+    square = b.fmul(x, x)
+    y = f(-5.70498872745e-3)
+    for coefficient in (2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1):
+        y = multiply_add(b, [y, square, f(coefficient)])
+    near = multiply_add(b, [b.fmul(y, square), x, x])
+    power = b.fadd(exponential(b, [b.fadd(x, x)]), f(1.0))
+    far = b.fsub(f(1.0), b.fdiv(f(2.0), power))
+    is_near = b.fcmp_ordered("<", absolute(b, a), f(0.625))
+    return b.select(is_near, near, far)
 
 
 def dot(b: ir.IRBuilder, total: ir.Value, weights: ir.Value, x: ir.Value) -> ir.Value:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import functools
 import os
+import sys
 
 import llvmlite.binding as llvm
 
@@ -24,8 +26,13 @@ _GGML_NAMES = {
     "amx-int8": "AMX_INT8",
     "neon": "NEON",
     "dotprod": "DOTPROD",
+    "i8mm": "MATMUL_INT8",
     "sve": "SVE",
 }
+
+# From Linux's prctl.h.
+_PR_SVE_GET_VL = 51
+_PR_SVE_VL_LEN_MASK = 0xFFFF
 
 
 class Variant(enum.StrEnum):
@@ -47,8 +54,20 @@ def llvm_features() -> frozenset[str]:
 
 
 def ggml_features() -> frozenset[str]:
-    """The features by the names that ggml prints, such as AVX512_VNNI."""
-    return frozenset(_GGML_NAMES[name] for name in llvm_features() if name in _GGML_NAMES)
+    """The features by the names that ggml prints, such as AVX512_VNNI or SVE_CNT=32."""
+    have = llvm_features()
+    names = {_GGML_NAMES[name] for name in have if name in _GGML_NAMES}
+    if "sve" in have:
+        names.add(f"SVE_CNT={_sve_bytes()}")
+    return frozenset(names)
+
+
+def _sve_bytes() -> int:
+    """Bytes of an SVE register, 0 where the system does not say."""
+    if sys.platform != "linux":
+        return 0
+    answer: int = ctypes.CDLL(None).prctl(_PR_SVE_GET_VL)
+    return answer & _PR_SVE_VL_LEN_MASK if answer > 0 else 0
 
 
 def variant() -> Variant:

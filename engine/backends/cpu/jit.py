@@ -17,14 +17,14 @@ import numba
 from numba import types
 
 from engine.backends.cpu.features import llvm_features, variant
+from engine.core import codebooks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
-_SIGNATURE = types.int64(types.int64, types.int64, types.int64)
-
-
 _COMPILED = ("codegen.py", "simd.py", "*tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
+_CONSTANTS = Path(codebooks.__file__)
+"""Arrays in here become part of kernels."""
 
 
 def source_hash() -> str:
@@ -34,6 +34,7 @@ def source_hash() -> str:
     for pattern in _COMPILED:
         for path in sorted(folder.glob(pattern)):
             digest.update(path.read_bytes())
+    digest.update(_CONSTANTS.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -55,12 +56,14 @@ def helper(function: F) -> F:
 class Kernel:
     """One kernel: compiled, or loaded from the cache, when its address is first asked for.
 
-    The function takes (row address, ith, nth) and gives back a status, 0 for success.
+    What the op table points at takes (row address, ith, nth) and gives back a status, 0 for
+    success. Pieces that a kernel calls by address, one for each type of weights, take other whole
+    numbers; see kernels/traits.py.
     """
 
     _lock = threading.Lock()
 
-    def __init__(self, function: Callable[[int, int, int], int]) -> None:
+    def __init__(self, function: Callable[..., int]) -> None:
         self.name = function.__name__
         self._function = function
 
@@ -71,11 +74,13 @@ class Kernel:
 
     @functools.cached_property
     def _compiled(self) -> Any:
-        return numba.cfunc(_SIGNATURE, cache=True, error_model="numpy")(self._function)
+        n_params = self._function.__code__.co_argcount
+        signature = types.int64(*[types.int64] * n_params)
+        return numba.cfunc(signature, cache=True, error_model="numpy")(self._function)
 
 
-def kernel(function: Callable[[int, int, int], int]) -> Kernel:
-    """Mark a function as a kernel."""
+def kernel(function: Callable[..., int]) -> Kernel:
+    """Mark a function of whole numbers as a kernel."""
     return Kernel(function)
 
 

@@ -7,14 +7,17 @@ Floats are computed in float64 and given back as float32.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.core.ops import Op, RopeParams, UnaryOp
-from engine.core.quants import dequantize
+from engine.core.ops import MULTI_ROPES, ROPE_IMROPE, GluOp, Op, RopeParams, UnaryOp
+from engine.core.quants import dequantize, quantize
 from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Array = npt.NDArray[Any]
 
@@ -32,18 +35,48 @@ def scale(x: Array, factor: float, bias: float) -> Array:
     return _f32(x.astype(np.float64) * factor + bias)
 
 
+def clamp(x: Array, low: float, high: float) -> Array:
+    """Elements moved into [low, high]."""
+    return _f32(np.maximum(np.minimum(x, np.float32(high)), np.float32(low)))
+
+
 def unary(kind: UnaryOp, x: Array) -> Array:
-    """SILU, or GELU by its tanh form."""
+    """A function; GELU by its tanh form from f16 to f16, exactly 0 or x outside -10..10."""
     wide = x.astype(np.float64)
-    if kind is UnaryOp.SILU:
-        return _f32(wide / (1.0 + np.exp(-wide)))
-    inner = math.sqrt(2.0 / math.pi) * wide * (1.0 + 0.044715 * wide * wide)
-    return _f32(0.5 * wide * (1.0 + np.tanh(inner)))
+    plain: dict[UnaryOp, Callable[[Array], Array]] = {
+        UnaryOp.TANH: np.tanh,
+        UnaryOp.SILU: lambda v: v / (1.0 + np.exp(-v)),
+        UnaryOp.SIGMOID: lambda v: 1.0 / (1.0 + np.exp(-v)),
+        UnaryOp.SOFTPLUS: lambda v: np.logaddexp(0.0, v),
+    }
+    if kind in plain:
+        return _f32(plain[kind](wide))
+    half = np.clip(x, -10.0, 10.0).astype(np.float16).astype(np.float64)
+    inner = math.sqrt(2.0 / math.pi) * half * (1.0 + 0.044715 * half * half)
+    inside = (0.5 * half * (1.0 + np.tanh(inner))).astype(np.float16)
+    return _f32(np.where(x <= -10.0, 0.0, np.where(x >= 10.0, x, inside)))
 
 
-def swiglu(gate: Array, up: Array) -> Array:
-    """Silu(gate) * up."""
-    return _f32(unary(UnaryOp.SILU, gate).astype(np.float64) * up)
+def glu(kind: GluOp, gate: Array, up: Array) -> Array:
+    """f(gate) * up."""
+    function = {GluOp.SWIGLU: UnaryOp.SILU, GluOp.GEGLU: UnaryOp.GELU}[kind]
+    return _f32(unary(function, gate).astype(np.float64) * up)
+
+
+def swiglu_oai(gate: Array, up: Array, alpha: float, limit: float) -> Array:
+    """Gate * sigmoid(alpha * gate) * (up + 1); gate at most `limit`, up within it."""
+    x = np.minimum(gate.astype(np.float64), limit)
+    return _f32(x / (1.0 + np.exp(-alpha * x)) * (np.clip(up, -limit, limit) + 1.0))
+
+
+def add_id(a: Array, b: Array, ids: Array) -> Array:
+    """Sum of a (1, t, n_used, n) and the rows of b (1, 1, n_expert, n) that ids pick."""
+    return _f32(a.astype(np.float64) + b[0, 0][ids[0, 0]])
+
+
+def sum_rows(x: Array) -> Array:
+    """The sum of each row."""
+    return _f32(x.astype(np.float64).sum(axis=-1, keepdims=True))
 
 
 def rms_norm(x: Array, eps: float) -> Array:
@@ -52,32 +85,75 @@ def rms_norm(x: Array, eps: float) -> Array:
     return _f32(wide / np.sqrt((wide * wide).mean(axis=-1, keepdims=True) + eps))
 
 
-def soft_max(x: Array, mask: Array | None, factor: float) -> Array:
-    """Softmax over rows of x * factor + mask; the mask repeats and may be larger."""
+def soft_max(
+    x: Array,
+    mask: Array | None,
+    factor: float,
+    max_bias: float = 0.0,
+    sinks: Array | None = None,
+) -> Array:
+    """Softmax over rows of x * factor + slope * mask; the mask repeats and may be larger.
+
+    `sinks` (n_heads,) are one more element of each row, which is not given back.
+    """
     wide = x.astype(np.float64) * factor
     if mask is not None:
         rows = mask[:, :, : x.shape[2], : x.shape[3]].astype(np.float64)
         repeats = (x.shape[0] // mask.shape[0], x.shape[1] // mask.shape[1], 1, 1)
-        wide = wide + np.tile(rows, repeats)
+        wide = wide + np.tile(rows, repeats) * _slopes(max_bias, x.shape[1])
+    if sinks is not None:
+        last = np.broadcast_to(sinks[:, None, None], (*wide.shape[:3], 1))
+        wide = np.concatenate([wide, last], axis=-1)
     powers = np.exp(wide - wide.max(axis=-1, keepdims=True))
-    return _f32(powers / powers.sum(axis=-1, keepdims=True))
+    shares = powers / powers.sum(axis=-1, keepdims=True)
+    return _f32(shares[..., : x.shape[3]])
+
+
+def _slopes(max_bias: float, n_heads: int) -> Array:
+    """ALiBi's factors (n_heads, 1, 1). Source: arXiv 2108.12409, for any number of heads."""
+    slopes = np.ones((n_heads, 1, 1))
+    if max_bias:
+        n_below = 2 ** math.floor(math.log2(n_heads))
+        for h in range(n_heads):
+            step = (h + 1) if h < n_below else (h - n_below) + 0.5
+            slopes[h] = 2.0 ** (-max_bias / n_below * step)
+    return slopes
 
 
 def rope(x: Array, positions: Array, factors: Array | None, params: RopeParams) -> Array:
-    """Rotation of pairs, one pair at a time. Source: ARCH.md 1.9."""
+    """Rotation of pairs, one pair at a time; positions (t,), or (4 * t,) in modes with sections.
+
+    Angles are f32, each the one before times a constant: in far positions they are off by as much
+    as ggml's. Source: ARCH.md 1.9.
+    """
     result = x.astype(np.float64)
     half = params.n_dims // 2
+    angles = positions.reshape(-1, x.shape[1]).astype(np.float32)
+    scale = np.float32(params.freq_base ** float(np.float32(-2.0) / np.float32(params.n_dims)))
     for j in range(half):
         i, k = (2 * j, 2 * j + 1) if params.mode == 0 else (j, j + half)
-        extrapolated = positions.reshape(-1) * params.freq_base ** (-2.0 * j / params.n_dims)
-        if factors is not None:
-            extrapolated = extrapolated / factors.reshape(-1)[j]
-        theta, magnitude = _yarn(params, j, extrapolated)
+        i, k = i + params.offset, k + params.offset
+        own = angles[_section(params, j)]
+        extrapolated = own if factors is None else own / factors.reshape(-1)[j]
+        theta, magnitude = _yarn(params, j, extrapolated.astype(np.float64))
+        angles = angles * scale
         cos = (np.cos(theta) * magnitude)[None, :, None]
         sin = (np.sin(theta) * magnitude)[None, :, None]
         u, v = x[..., i].astype(np.float64), x[..., k].astype(np.float64)
         result[..., i], result[..., k] = u * cos - v * sin, u * sin + v * cos
     return _f32(result)
+
+
+def _section(params: RopeParams, j: int) -> int:
+    """Which positions pair j takes."""
+    if params.mode not in MULTI_ROPES:
+        return 0
+    sector = j % sum(params.sections)
+    if params.mode == ROPE_IMROPE:
+        kind = sector % 3
+        return kind if sector < 3 * params.sections[kind] else 3
+    ends = np.cumsum(params.sections)
+    return int(np.searchsorted(ends, sector, side="right"))
 
 
 def _yarn(params: RopeParams, j: int, extrapolated: Array) -> tuple[Array, float]:
@@ -125,27 +201,47 @@ def mul_mat(weight: Array, x: Array) -> Array:
     return _f32(np.matmul(x.astype(np.float64), repeated.swapaxes(-1, -2)))
 
 
+def rounded(kind: TensorType, x: Array) -> Array:
+    """Activations as they meet float weights of a type: rounded to it."""
+    return dequantize(kind, quantize(kind, np.ascontiguousarray(x)), x.size).reshape(x.shape)
+
+
 def mul_mat_quantized(
     kind: TensorType, raw: npt.NDArray[np.uint8], weight: Array, x: Array
 ) -> Array:
     """Multiply with activations rounded as they are for quantised weights.
 
-    Rows of x become 127 steps a block of 32, the step rounded to f16; for q6_K 127 steps a block
-    of 256, the step in f32. The part m * sum(x) of q4_1 takes the sum of the exact steps, rounded
-    to f16. `weight` is `raw`, dequantised.
+    Rows of x become 127 steps a block of 32, the step rounded to f16; for the K-quants 127 steps a
+    block of 256, the step in f32. The part m * sum(x) of q4_1 and q5_1 takes the sum of the exact
+    steps, rounded to f16. `weight` is `raw`, dequantised.
     """
-    if kind is TensorType.Q6_K:
+    if kind.block_elems == 256:
         q, step = _steps(x, 256)
         return mul_mat(weight, (q * step).reshape(x.shape))
     q, step = _steps(x, 32)
     rounded = (q * step.astype(np.float16)).reshape(x.shape)
     product = mul_mat(weight, rounded)
-    if kind is not TensorType.Q4_1:
+    if kind not in (TensorType.Q4_1, TensorType.Q5_1):
         return product
-    m = raw.reshape(*weight.shape[:3], -1, 20)[..., 2:4].copy().view(np.float16)[..., 0]
+    blocks = raw.reshape(*weight.shape[:3], -1, kind.block_bytes)
+    m = blocks[..., 2:4].copy().view(np.float16)[..., 0]
     sums = (q.sum(axis=-1, keepdims=True) * step).astype(np.float16).astype(np.float64)
     beside = sums[..., 0] - rounded.reshape(-1, 32).sum(axis=-1)
     return _f32(product + mul_mat(m, beside.reshape(*x.shape[:3], -1)))
+
+
+def mul_mat_id(products: Array, ids: Array) -> Array:
+    """Pick from products (n_expert, t, n_used, n) of every expert with every column."""
+    slots = np.arange(ids.shape[3])
+    rows = [products[ids[0, 0, t], t, slots] for t in range(ids.shape[2])]
+    return np.stack(rows)[None]
+
+
+def q8_0_bytes(x: Array) -> npt.NDArray[np.uint8]:
+    """Rows of blocks as ggml's x86 code writes them: whole numbers rounded to even."""
+    q, step = _steps(x, 32)
+    halfs = step.astype(np.float16).view(np.uint8)
+    return np.hstack([halfs, q.astype(np.int8).view(np.uint8)]).reshape(-1)
 
 
 def _steps(x: Array, block: int) -> tuple[Array, Array]:
@@ -157,22 +253,29 @@ def _steps(x: Array, block: int) -> tuple[Array, Array]:
 
 
 def flash_attn(
-    q: Array, k: Array, v: Array, mask: Array | None, factor: float, softcap: float
+    q: Array,
+    k: Array,
+    v: Array,
+    mask: Array | None,
+    factor: float,
+    softcap: float,
+    max_bias: float = 0.0,
+    sinks: Array | None = None,
 ) -> Array:
-    """Attend with q (1, h, t, d), k, v (1, hk, n_kv, d) -> (1, t, h, dv)."""
-    group = q.shape[1] // k.shape[1]
-    keys, values = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
+    """Attend with q (1, h, t, d), k (1, hk, n_kv, d), v (1, hv, n_kv, dv) -> (1, t, h, dv)."""
+    keys = np.repeat(k, q.shape[1] // k.shape[1], axis=1)
+    values = np.repeat(v, q.shape[1] // v.shape[1], axis=1)
     scores = np.matmul(q.astype(np.float64), keys.astype(np.float64).swapaxes(-1, -2)) * factor
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
-    weights = soft_max(scores, mask, 1.0)
+    weights = soft_max(scores, mask, 1.0, max_bias, sinks)
     return _f32(np.matmul(weights.astype(np.float64), values.astype(np.float64)).swapaxes(1, 2))
 
 
 def flash_attn_in_halfs(
     q: Array, k: Array, v: Array, mask: Array | None, factor: float, softcap: float
 ) -> Array:
-    """The same as ggml's CPU computes it for short batches: key by key, sums rounded to f16.
+    """The same as ggml's CPU computes it for short batches with f16: sums are rounded, key by key.
 
     Source: ggml_compute_forward_flash_attn_ext_f16_one_chunk.
     """
@@ -211,29 +314,7 @@ def dequantized(
     tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]
 ) -> Array:
     """A tensor of any type as float32, in numpy's order."""
-    if tensor_type is TensorType.Q6_K:
-        return _q6_k(raw).reshape(shape)
     return dequantize(tensor_type, raw, math.prod(shape)).reshape(shape)
-
-
-def _q6_k(raw: npt.NDArray[np.uint8]) -> Array:
-    """Super-blocks of 256: low nibbles [128], two high bits [64], 16 scales i8, d f16.
-
-    Quarter j of a half takes the nibble j // 2 of low bytes 32 (j % 2) on, and bits 2j of the high
-    ones. Source: ggml-quants.c, dequantize_row_q6_K.
-    """
-    blocks = raw.reshape(-1, 210)
-    scales = blocks[:, 192:208].view(np.int8).astype(np.float32)
-    d = blocks[:, 208:210].copy().view(np.float16).astype(np.float32)
-    values = np.zeros((len(blocks), 256), dtype=np.float32)
-    for half in range(2):
-        for j in range(4):
-            start = 64 * half + 32 * (j % 2)
-            low = (blocks[:, start : start + 32] >> (4 * (j // 2))) & 15
-            high = (blocks[:, 128 + 32 * half : 160 + 32 * half] >> (2 * j)) & 3
-            first = 128 * half + 32 * j
-            values[:, first : first + 32] = (low | (high << 4)).astype(np.float32) - 32.0
-    return values * np.repeat(scales, 16, axis=1) * d
 
 
 def _f32(values: Array) -> Array:

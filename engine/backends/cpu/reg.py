@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from engine.backend.computer import cpu_model, memory_bytes, physical_cores
 from engine.backend.host_buffer import HostBuffer, HostBufferType
 from engine.backend.interface import BackendReg, Device
+from engine.backends.cpu.repack import RepackBufferType
 from engine.backends.cpu.rules import CpuRules
 from engine.core.devices import (
     BufferTypeFacts,
@@ -16,6 +17,7 @@ from engine.core.devices import (
     DeviceFacts,
     DeviceType,
 )
+from engine.core.repack import CPU_REPACK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +59,7 @@ class CpuDevice(Device):
     def __init__(self, reg: BackendReg) -> None:
         self.reg = reg
         self._buffer_type = HostBufferType(_BUFT)
+        self._extra_buffer_types = (RepackBufferType(),)
 
     @property
     def facts(self) -> DeviceFacts:
@@ -68,11 +71,12 @@ class CpuDevice(Device):
             type=DeviceType.CPU,
             reg="CPU",
             buft=_BUFT,
-            rules=CpuRules(),
+            rules=CpuRules(_features()),
             memory_free=free,
             memory_total=total,
             caps=DeviceCaps(buffer_from_host_ptr=True),
             features=_features(),
+            extra_bufts=(CPU_REPACK,),
         )
 
     def init_backend(self) -> Backend:
@@ -85,6 +89,10 @@ class CpuDevice(Device):
     def buffer_type(self) -> BufferType:
         """Ordinary memory."""
         return self._buffer_type
+
+    def extra_buffer_types(self) -> tuple[BufferType, ...]:
+        """Memory for interleaved weights."""
+        return self._extra_buffer_types
 
     def buffer_from_host_ptr(self, memory: Bytes, name: str) -> HostBuffer:
         """A mapped file as a buffer; nothing is copied."""

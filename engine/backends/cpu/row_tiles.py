@@ -1,7 +1,10 @@
-"""Register tiles over rows as they are stored: one column at a time, for small batches.
+"""Register tiles over rows as they are stored: one column or a few, for small batches.
 
 A tile is ROW_TILE rows, so that their sums do not wait for one another. Rows at or past `n_rows`
 repeat the last one. The column is quantised, see kernels/quantize.py.
+
+Products are added up as ggml's x86 code does, to the last bit: whole numbers within four elements,
+then eight sums of floats, block after block. Source: ggml-cpu/arch/x86/quants.c.
 """
 
 from __future__ import annotations
@@ -14,11 +17,11 @@ from engine.backends.cpu.codegen import (
     LANES,
     Emit,
     at,
-    broadcast,
-    call_llvm,
     constant,
     counting,
     dot,
+    fp4_plus_12,
+    half_power_of_two,
     half_to_float,
     indices,
     load,
@@ -27,233 +30,258 @@ from engine.backends.cpu.codegen import (
     strided,
     variable,
 )
-from engine.backends.cpu.layout import KIND_Q4_0, KIND_Q4_1, KIND_Q6_K, KIND_Q8_0
-from engine.backends.cpu.simd import I8X16, I8X32, define
+from engine.backends.cpu.layout import (
+    GROUP_ROWS,
+    KIND_MXFP4,
+    KIND_Q4_0,
+    KIND_Q4_1,
+    KIND_Q5_0,
+    KIND_Q5_1,
+    KIND_Q8_0,
+)
+from engine.backends.cpu.simd import I8X16, I8X32, Operation, define
 from engine.backends.cpu.tiles import BLOCK
 
-BLOCK_BYTES = {KIND_Q4_0: 18, KIND_Q4_1: 20, KIND_Q8_0: 34, KIND_Q6_K: 210}
-OFFSET_FACTOR = {KIND_Q4_0: -8.0, KIND_Q4_1: 1.0, KIND_Q8_0: -float(BYTE_BIAS)}
-"""What scale * sum counts: nibbles are 8 too large, biased bytes BYTE_BIAS; q4_1 has its own m."""
+TOO_LARGE = {
+    KIND_Q4_0: 8,
+    KIND_Q4_1: 0,
+    KIND_Q5_0: 16,
+    KIND_Q5_1: 0,
+    KIND_Q8_0: BYTE_BIAS,
+    KIND_MXFP4: 12,
+}
+"""What is to be subtracted from the bytes that `dot` sees."""
 
-ROW_TILE = 4
+_WITH_M = (KIND_Q4_1, KIND_Q5_1)
+_FIFTH_BITS_AT = {KIND_Q5_0: 2, KIND_Q5_1: 4}
+_NIBBLES_AT = {KIND_Q4_0: 2, KIND_Q4_1: 4, KIND_Q5_0: 6, KIND_Q5_1: 8, KIND_MXFP4: 1}
+
+ROW_TILE = GROUP_ROWS
 """Rows that one column is multiplied with at once, so that sums do not wait for one another."""
 
-BLOCKS_AT_ONCE = LANES // 8
-"""Blocks whose bytes fill a register."""
+COLUMN_TILE = 4 if LANES == 16 else 2
+"""Columns that rows are multiplied with at once, so that they are decoded once."""
+
+ROWS_AT_ONCE = LANES // 8
+"""Rows whose blocks fill a register."""
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
 _SUM = ir.VectorType(_FLOAT, LANES)
-_OFFSETS = ir.VectorType(_FLOAT, 2 * ROW_TILE * BLOCKS_AT_ONCE)
+_WORDS = ir.VectorType(_I32, LANES)
+_PAIRS = ir.VectorType(_FLOAT, 2 * ROW_TILE)
 
 
-def _row_tile(kind: int) -> Emit:
-    """out[r] = row r of blocks . x."""
+def _row_tile(kind: int, n_columns: int) -> Emit:
+    """out[c][r] = row r of blocks . column c; columns at or past their count repeat the last."""
 
     def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-        w, w_stride, n_rows, x, n_blocks, out = a
-        pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
-        starts = [strided(b, w, row, w_stride) for row in _rows(b, n_rows)]
-        sums = _Sums(b, kind, starts, x, pairs)
-        with counting(b, b.sdiv(n_blocks, _I64(BLOCKS_AT_ONCE))) as step:
-            sums.add(b.mul(step, _I64(BLOCKS_AT_ONCE)), BLOCKS_AT_ONCE)
-        if BLOCKS_AT_ONCE > 1:
-            rest = b.srem(n_blocks, _I64(BLOCKS_AT_ONCE))
-            with b.if_then(b.icmp_signed("!=", rest, _I64(0))):
-                sums.add(b.sub(n_blocks, _I64(1)), 1)
-        _store(b, [sums.total(r) for r in range(ROW_TILE)], out, n_rows)
+        w, row_stride, block_stride, n_rows, x, x_stride, count, n_blocks, out = a
+        starts = [strided(b, w, row, row_stride) for row in tile_rows(b, n_rows)]
+        columns = tile_columns(b, count, n_columns)
+        xs = [strided(b, x, column, x_stride) for column in columns]
+        tile = _Tile(b, kind, n_columns, starts, block_stride)
+        with counting(b, b.sdiv(n_blocks, _I64(2))) as step:
+            tile.add(2, xs, b.mul(step, _I64(2)), n_blocks)
+        with b.if_then(b.icmp_signed("!=", b.srem(n_blocks, _I64(2)), _I64(0))):
+            tile.add(1, xs, b.sub(n_blocks, _I64(1)), n_blocks)
+        for c in reversed(range(n_columns)):
+            target = strided(b, out, columns[c], _I64(4 * LANES))
+            store_sums(b, tile.totals(c), target, n_rows)
 
     return emit
 
 
-def _rows(b: ir.IRBuilder, n_rows: ir.Value) -> list[ir.Value]:
+def tile_rows(b: ir.IRBuilder, n_rows: ir.Value) -> list[ir.Value]:
     """Index of each row of a tile."""
     last = b.sub(n_rows, _I64(1))
     inside = [b.icmp_signed("<", _I64(r), n_rows) for r in range(ROW_TILE)]
     return [b.select(is_inside, _I64(r), last) for r, is_inside in enumerate(inside)]
 
 
-def _store(b: ir.IRBuilder, totals: list[ir.Value], out: ir.Value, n_rows: ir.Value) -> None:
+def tile_columns(b: ir.IRBuilder, count: ir.Value, n_columns: int) -> list[ir.Value]:
+    """Index of each column of a tile."""
+    last = b.sub(count, _I64(1))
+    inside = [b.icmp_signed("<", _I64(c), count) for c in range(n_columns)]
+    return [b.select(is_inside, _I64(c), last) for c, is_inside in enumerate(inside)]
+
+
+def store_sums(b: ir.IRBuilder, totals: list[ir.Value], out: ir.Value, n_rows: ir.Value) -> None:
     """Store in descending order, so that the last row's own value is the one that stays."""
-    for row, total in zip(reversed(_rows(b, n_rows)), reversed(totals), strict=True):
+    for row, total in zip(reversed(tile_rows(b, n_rows)), reversed(totals), strict=True):
         b.store(total, pointer(b, strided(b, out, row, _I64(4)), _FLOAT), align=4)
 
 
-def _sum_of_lanes(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    name = f"llvm.vector.reduce.fadd.v{value.type.count}f32"
-    return call_llvm(b, name, _FLOAT, [ir.Constant(_FLOAT, -0.0), value], "reassoc")
+def sum_of_lanes(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The lanes of a vector added up, one half to the other."""
+    while value.type.count > 1:
+        n = value.type.count // 2
+        low = b.shuffle_vector(value, value, indices(list(range(n))))
+        high = b.shuffle_vector(value, value, indices(list(range(n, 2 * n))))
+        value = b.fadd(high, low)
+    return b.extract_element(value, _I32(0))
 
 
-class _Sums:
-    """The sums of a tile while its code is written.
+class _Tile:
+    """A tile while its code is written.
 
-    BLOCKS_AT_ONCE blocks of a row share one dot product. Their scales and offsets (d, m), or for
-    formats without m the scale twice, become one vector of all rows that is multiplied by the
-    column's pairs (scale, sum).
+    A register holds the eight sums of ROWS_AT_ONCE rows with a column. Blocks are taken by two, so
+    that scales become floats together. `lows` adds up m * sum in its odd lanes, two lanes a row.
     """
 
     def __init__(
-        self, b: ir.IRBuilder, kind: int, starts: list[ir.Value], x: ir.Value, pairs: ir.Value
+        self,
+        b: ir.IRBuilder,
+        kind: int,
+        n_columns: int,
+        starts: list[ir.Value],
+        stride: ir.Value,
     ) -> None:
-        self.b, self.kind, self.starts, self.x, self.pairs = b, kind, starts, x, pairs
-        self.sums = [variable(b, constant(_SUM, 0.0)) for _ in starts]
-        self.offsets = variable(b, constant(_OFFSETS, 0.0))
+        self.b, self.kind, self.starts, self.stride = b, kind, starts, stride
+        n_registers, columns = ROW_TILE // ROWS_AT_ONCE, range(n_columns)
+        self.sums = [
+            [variable(b, constant(_SUM, 0.0)) for _ in range(n_registers)] for _ in columns
+        ]
+        self.lows = [variable(b, constant(_PAIRS, 0.0)) for _ in columns]
 
-    def add(self, block: ir.Value, n: int) -> None:
-        """Add `n` blocks from `block` on."""
+    def add(self, n: int, xs: list[ir.Value], block: ir.Value, n_blocks: ir.Value) -> None:
+        """Add `n` blocks of each row, from `block` on, times those of each column."""
         b = self.b
-        here = b.mul(block, _I64(BLOCK_BYTES[self.kind]))
-        places = [b.add(start, here) for start in self.starts]
-        x = load(b, b.add(self.x, b.mul(block, _I64(BLOCK))), ir.VectorType(_I8, BLOCK * n))
-        pair = load(b, b.add(self.pairs, b.mul(block, _I64(8))), ir.VectorType(_FLOAT, 2 * n))
-        spread = b.shuffle_vector(pair, pair, indices(list(range(2 * n)) * ROW_TILE))
-        factors = b.fmul(self._scales(places, n), spread)
-        self._add_offsets(factors)
-        zero = constant(ir.VectorType(_I32, 8 * n), 0)
-        for r, place in enumerate(places):
-            dots = dot(b, zero, self._weights(place, n), x)
-            lanes = [2 * n * r + 2 * (lane // 8) for lane in range(8 * n)]
-            factor = b.shuffle_vector(factors, factors, indices(lanes))
-            floats = b.sitofp(dots, ir.VectorType(_FLOAT, 8 * n))
-            self._add_sum(r, floats, factor)
-
-    def total(self, r: int) -> ir.Value:
-        """The finished sum of row `r`."""
-        b = self.b
-        total = _sum_of_lanes(b, b.load(self.sums[r]))
-        offsets = b.load(self.offsets)
-        for i in range(BLOCKS_AT_ONCE):
-            lane = 2 * BLOCKS_AT_ONCE * r + 2 * i + 1
-            offset = b.extract_element(offsets, _I32(lane))
-            total = b.fadd(total, b.fmul(offset, ir.Constant(_FLOAT, OFFSET_FACTOR[self.kind])))
-        return total
-
-    def _scales(self, places: list[ir.Value], n: int) -> ir.Value:
-        """Lanes (d, m) of each block of each row, or (d, d)."""
-        b, step = self.b, BLOCK_BYTES[self.kind]
-        word = _I32 if self.kind == KIND_Q4_1 else _I16
-        heads = ir.Constant(ir.VectorType(word, ROW_TILE * n), ir.Undefined)
-        for r, place in enumerate(places):
+        here = b.mul(block, self.stride)
+        places = [
+            [b.add(b.add(start, here), b.mul(self.stride, _I64(i))) for start in self.starts]
+            for i in range(n)
+        ]
+        scales = self._scales([place for row in places for place in row])
+        weights = [
+            [
+                self._weights(row[first : first + ROWS_AT_ONCE])
+                for first in range(0, ROW_TILE, ROWS_AT_ONCE)
+            ]
+            for row in places
+        ]
+        at_bytes = b.mul(block, _I64(BLOCK))
+        at_pairs = b.add(b.mul(n_blocks, _I64(BLOCK)), b.mul(block, _I64(8)))
+        for c, x in enumerate(xs):
+            pairs = load(b, b.add(x, at_pairs), ir.VectorType(_FLOAT, 2 * n))
+            factors = self._factors(c, scales, pairs, n)
             for i in range(n):
-                head = load(b, b.add(place, _I64(i * step)), word)
-                heads = b.insert_element(heads, head, _I32(r * n + i))
-        if self.kind == KIND_Q4_1:
-            return half_to_float(b, b.bitcast(heads, ir.VectorType(_I16, 2 * ROW_TILE * n)))
-        twice = [lane // 2 for lane in range(2 * ROW_TILE * n)]
-        floats = half_to_float(b, heads)
-        return b.shuffle_vector(floats, floats, indices(twice))
+                column = load(b, at(b, b.add(x, at_bytes), BLOCK * i), I8X32.llvm)
+                self._multiply(c, weights[i], column, factors, ROW_TILE * i)
 
-    def _weights(self, place: ir.Value, n: int) -> ir.Value:
-        """The bytes of `n` blocks of a row, as `dot` wants them."""
-        b, step = self.b, BLOCK_BYTES[self.kind]
+    def _factors(self, c: int, scales: ir.Value, pairs: ir.Value, n: int) -> ir.Value:
+        """Scales of `n` blocks of each row times those of column `c`; adds up m * sum, if any."""
+        b = self.b
+        if self.kind not in _WITH_M:
+            spread = [2 * (lane // ROW_TILE) for lane in range(n * ROW_TILE)]
+            return b.fmul(scales, b.shuffle_vector(pairs, pairs, indices(spread)))
+        spread = [2 * (lane // (2 * ROW_TILE)) + lane % 2 for lane in range(2 * n * ROW_TILE)]
+        both = b.fmul(scales, b.shuffle_vector(pairs, pairs, indices(spread)))
+        for i in range(n):
+            lanes = list(range(2 * ROW_TILE * i, 2 * ROW_TILE * (i + 1)))
+            # m and sum are halfs, so their product is exact.
+            part = b.shuffle_vector(both, both, indices(lanes))
+            b.store(b.fadd(b.load(self.lows[c]), part), self.lows[c])
+        return both
+
+    def _multiply(
+        self,
+        c: int,
+        weights: list[ir.Value],
+        column: ir.Value,
+        factors: ir.Value,
+        first_factor: int,
+    ) -> None:
+        """Add the products of weights and 32 elements of column `c`."""
+        b = self.b
+        x = b.shuffle_vector(column, column, indices([*range(BLOCK)] * ROWS_AT_ONCE))
+        start = self._start(x)
+        step = 2 if self.kind in _WITH_M else 1
+        for i, total in enumerate(self.sums[c]):
+            products = b.sitofp(dot(b, start, weights[i], x), _SUM)
+            first = first_factor + ROWS_AT_ONCE * i
+            lanes = [step * (first + lane // 8) for lane in range(LANES)]
+            factor = b.shuffle_vector(factors, factors, indices(lanes))
+            b.store(multiply_add(b, [products, factor, b.load(total)]), total)
+
+    def totals(self, c: int) -> list[ir.Value]:
+        """The finished sum of each row with column `c`."""
+        b = self.b
+        totals = []
+        for r in range(ROW_TILE):
+            sums = b.load(self.sums[c][r // ROWS_AT_ONCE])
+            first = 8 * (r % ROWS_AT_ONCE)
+            total = sum_of_lanes(
+                b, b.shuffle_vector(sums, sums, indices(list(range(first, first + 8))))
+            )
+            if self.kind in _WITH_M:
+                low = b.extract_element(b.load(self.lows[c]), _I32(2 * r + 1))
+                total = b.fadd(total, low)
+            totals.append(total)
+        return totals
+
+    def _scales(self, places: list[ir.Value]) -> ir.Value:
+        """Lanes d, or where the format has it d and m in turn, of the blocks at `places`."""
+        b = self.b
+        word = _I8 if self.kind == KIND_MXFP4 else _I32 if self.kind in _WITH_M else _I16
+        heads = ir.Constant(ir.VectorType(word, len(places)), ir.Undefined)
+        for i, place in enumerate(places):
+            heads = b.insert_element(heads, load(b, place, word), _I32(i))
+        if self.kind == KIND_MXFP4:
+            return half_power_of_two(b, heads)
+        if self.kind in _WITH_M:
+            heads = b.bitcast(heads, ir.VectorType(_I16, 2 * len(places)))
+        return half_to_float(b, heads)
+
+    def _start(self, x: ir.Value) -> ir.Value:
+        """What dot products begin with, lane by lane, since weights are too large."""
+        b, zero = self.b, constant(_WORDS, 0)
+        too_large = TOO_LARGE[self.kind]
+        return b.sub(zero, dot(b, zero, constant(x.type, too_large), x)) if too_large else zero
+
+    def _weights(self, blocks: list[ir.Value]) -> ir.Value:
+        """The bytes of a block of each of ROWS_AT_ONCE rows, as `dot` wants them."""
+        b = self.b
         if self.kind == KIND_Q8_0:
-            rows = [load(b, b.add(place, _I64(i * step + 2)), I8X32.llvm) for i in range(n)]
-            raw = rows[0] if n == 1 else b.shuffle_vector(*rows, indices(list(range(64))))
+            rows = [load(b, at(b, block, 2), I8X32.llvm) for block in blocks]
+            order = list(range(BLOCK * ROWS_AT_ONCE))
+            raw = b.shuffle_vector(rows[0], rows[-1], indices(order))
             return b.xor(raw, constant(raw.type, BYTE_BIAS)) if BYTE_BIAS else raw
-        first = 4 if self.kind == KIND_Q4_1 else 2
-        packed = [load(b, b.add(place, _I64(i * step + first)), I8X16.llvm) for i in range(n)]
-        order = [16 * i + j for i in range(n) for j in [*range(16)] * 2]
+        packed = [load(b, at(b, block, _NIBBLES_AT[self.kind]), I8X16.llvm) for block in blocks]
+        order = [16 * i + j for i in range(ROWS_AT_ONCE) for j in [*range(16)] * 2]
         twice = b.shuffle_vector(packed[0], packed[-1], indices(order))
         # Four-byte lanes, since there is no shift of single bytes: low halves stay, high ones move.
-        words = ir.VectorType(_I32, 8 * n)
-        shifts = ir.Constant(words, ([0] * 4 + [4] * 4) * n)
-        moved = b.lshr(b.bitcast(twice, words), shifts)
-        return b.bitcast(b.and_(moved, constant(words, 0x0F0F0F0F)), twice.type)
+        shifts = ir.Constant(_WORDS, ([0] * 4 + [4] * 4) * ROWS_AT_ONCE)
+        moved = b.lshr(b.bitcast(twice, _WORDS), shifts)
+        low = b.bitcast(b.and_(moved, constant(_WORDS, 0x0F0F0F0F)), twice.type)
+        if self.kind == KIND_MXFP4:
+            return fp4_plus_12(b, low)
+        return b.or_(low, self._fifth_bits(blocks)) if self.kind in _FIFTH_BITS_AT else low
 
-    def _add_offsets(self, factors: ir.Value) -> None:
-        b = self.b
-        total = b.load(self.offsets)
-        b.store(b.fadd(total, _widened(b, factors, _OFFSETS.count, ROW_TILE)), self.offsets)
-
-    def _add_sum(self, r: int, floats: ir.Value, factor: ir.Value) -> None:
-        b = self.b
-        total = b.load(self.sums[r])
-        if floats.type.count == _SUM.count:
-            b.store(multiply_add(b, [floats, factor, total]), self.sums[r])
-        else:
-            product = _widened(b, b.fmul(floats, factor), _SUM.count, 1)
-            b.store(b.fadd(total, product), self.sums[r])
+    def _fifth_bits(self, blocks: list[ir.Value]) -> ir.Value:
+        """Bytes that are 16 where a block's word has a bit."""
+        b, start = self.b, _FIFTH_BITS_AT[self.kind]
+        words = ir.Constant(ir.VectorType(_I32, len(blocks)), ir.Undefined)
+        for i, block in enumerate(blocks):
+            words = b.insert_element(words, load(b, at(b, block, start), _I32), _I32(i))
+        mask = b.bitcast(words, ir.VectorType(ir.IntType(1), BLOCK * len(blocks)))
+        wide = ir.VectorType(_I8, BLOCK * len(blocks))
+        return b.select(mask, constant(wide, 16), constant(wide, 0))
 
 
-def _widened(b: ir.IRBuilder, value: ir.Value, n: int, n_groups: int) -> ir.Value:
-    """`value`, `n_groups` groups of lanes, with zeros behind each group so that it has n lanes."""
-    have = value.type.count
-    if have == n:
-        return value
-    group, wide = have // n_groups, n // n_groups
-    lanes = [
-        g * group + lane if lane < group else have for g in range(n_groups) for lane in range(wide)
-    ]
-    return b.shuffle_vector(value, constant(value.type, 0.0), indices(lanes))
+def _of_kind(kind: int) -> tuple[Operation, Operation]:
+    params = [types.int64] * 9
+    one = define(_row_tile(kind, 1), types.void, *params)
+    return one, define(_row_tile(kind, COLUMN_TILE), types.void, *params)
 
 
-def _row_tile_q6_k(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-    """out[r] = row r of q6_K . x; n_blocks counts blocks of 32, eight a super-block."""
-    w, w_stride, n_rows, x, n_blocks, out = a
-    pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
-    starts = [strided(b, w, row, w_stride) for row in _rows(b, n_rows)]
-    totals = [variable(b, constant(_SUM, 0.0)) for _ in starts]
-    with counting(b, b.sdiv(n_blocks, _I64(8))) as block:
-        here = b.mul(block, _I64(BLOCK_BYTES[KIND_Q6_K]))
-        places = [b.add(start, here) for start in starts]
-        x_here = b.add(x, b.mul(block, _I64(8 * BLOCK)))
-        pairs_here = b.add(pairs, b.mul(block, _I64(8 * 8)))
-        sums = [constant(_SUM, 0.0) for _ in starts]
-        for first in range(0, 8, BLOCKS_AT_ONCE):
-            _add_q6_k(b, sums, places, x_here, pairs_here, first)
-        for place, part, total in zip(places, sums, totals, strict=True):
-            scale = half_to_float(b, load(b, at(b, place, 208), ir.VectorType(_I16, 1)))
-            factor = broadcast(b, b.extract_element(scale, _I32(0)), LANES)
-            b.store(multiply_add(b, [part, factor, b.load(total)]), total)
-    _store(b, [_sum_of_lanes(b, b.load(total)) for total in totals], out, n_rows)
+row_tile_q4_0, row_tiles_q4_0 = _of_kind(KIND_Q4_0)
+"""(w, row stride, block stride, rows, x, x stride, columns, blocks, out): writes out.
 
-
-def _add_q6_k(
-    b: ir.IRBuilder,
-    sums: list[ir.Value],
-    places: list[ir.Value],
-    x: ir.Value,
-    pairs: ir.Value,
-    first: int,
-) -> None:
-    """Add BLOCKS_AT_ONCE blocks of 32 of a super-block, from block `first` on, without its scale.
-
-    Stored values are 32 too large: the dot product starts at -32 times the sum of x, lane by lane.
-    """
-    n_lanes = 8 * BLOCKS_AT_ONCE
-    floats, ints = ir.VectorType(_FLOAT, n_lanes), ir.VectorType(_I32, n_lanes)
-    column = load(b, at(b, x, BLOCK * first), ir.VectorType(_I8, 4 * n_lanes))
-    too_large = dot(b, constant(ints, 0), constant(column.type, 32), column)
-    start = b.sub(constant(ints, 0), too_large)
-    pair = load(b, at(b, pairs, 8 * first), ir.VectorType(_FLOAT, 2 * BLOCKS_AT_ONCE))
-    x_scale = b.shuffle_vector(pair, pair, indices([2 * (i // 8) for i in range(n_lanes)]))
-    for r, place in enumerate(places):
-        dots = b.sitofp(dot(b, start, _weights_q6_k(b, place, first), column), floats)
-        small = ir.VectorType(_I8, 2 * BLOCKS_AT_ONCE)
-        scales = load(b, at(b, place, 192 + 2 * first), small)
-        wide = b.sitofp(scales, ir.VectorType(_FLOAT, small.count))
-        spread = b.shuffle_vector(wide, wide, indices([i // 4 for i in range(n_lanes)]))
-        sums[r] = multiply_add(b, [dots, b.fmul(spread, x_scale), sums[r]])
-
-
-def _weights_q6_k(b: ir.IRBuilder, place: ir.Value, first: int) -> ir.Value:
-    """6-bit values of BLOCKS_AT_ONCE blocks: four low bits, and two of the bytes at 128."""
-    half, quarter = first // 4, first % 4
-    low_bytes = ir.VectorType(_I8, BLOCK * BLOCKS_AT_ONCE)
-    words = ir.VectorType(_I32, 8 * BLOCKS_AT_ONCE)
-    low = load(b, at(b, place, 64 * half + 32 * (quarter % 2)), low_bytes)
-    low = b.lshr(b.bitcast(low, words), constant(words, 4 * (quarter // 2)))
-    high = load(b, at(b, place, 128 + 32 * half), ir.VectorType(_I32, 8))
-    twice = b.shuffle_vector(high, high, indices([i % 8 for i in range(words.count)]))
-    shifts = [2 * (quarter + i // 8) for i in range(words.count)]
-    moved = b.and_(b.lshr(twice, ir.Constant(words, shifts)), constant(words, 0x03030303))
-    top = b.shl(moved, constant(words, 4))
-    both = b.or_(b.and_(low, constant(words, 0x0F0F0F0F)), top)
-    return b.bitcast(both, low_bytes)
-
-
-row_tile_q4_0 = define(_row_tile(KIND_Q4_0), types.void, *[types.int64] * 6)
-"""(w, row stride, rows, x, blocks, out): writes out [rows], at most ROW_TILE."""
-row_tile_q4_1 = define(_row_tile(KIND_Q4_1), types.void, *[types.int64] * 6)
-row_tile_q8_0 = define(_row_tile(KIND_Q8_0), types.void, *[types.int64] * 6)
-row_tile_q6_k = define(_row_tile_q6_k, types.void, *[types.int64] * 6)
+At most ROW_TILE rows; one column, or up to COLUMN_TILE; a column of out has room for LANES rows.
+"""
+row_tile_q4_1, row_tiles_q4_1 = _of_kind(KIND_Q4_1)
+row_tile_q5_0, row_tiles_q5_0 = _of_kind(KIND_Q5_0)
+row_tile_q5_1, row_tiles_q5_1 = _of_kind(KIND_Q5_1)
+row_tile_q8_0, row_tiles_q8_0 = _of_kind(KIND_Q8_0)
+row_tile_mxfp4, row_tiles_mxfp4 = _of_kind(KIND_MXFP4)

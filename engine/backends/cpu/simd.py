@@ -19,25 +19,32 @@ from numba.core.datamodel.models import PrimitiveModel
 from numba.core.datamodel.registry import register_default
 from numba.extending import intrinsic
 
+from engine.backends.cpu import codegen
 from engine.backends.cpu.codegen import (
     BYTE_BIAS,
     LANES,
     MAGIC,
+    VARIANT,
     Emit,
     at,
+    brain_to_float,
     broadcast,
     call_llvm,
     constant,
+    float_to_brain,
     float_to_half,
+    fp4_plus_12,
     half_to_float,
     indices,
     multiply_add,
     pointer,
 )
+from engine.backends.cpu.features import Variant
 
 Vector = Any
 """A vector value inside a kernel."""
 Operation = Callable[..., Any]
+Convert = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 IntOperation = Callable[..., int]
 FloatOperation = Callable[..., np.float32]
 
@@ -66,6 +73,7 @@ class _VectorModel(PrimitiveModel):
 
 
 F32V = VectorType(_FLOAT, LANES)
+F64V = VectorType(_DOUBLE, LANES)
 I32V = VectorType(_I32, LANES)
 I8V = VectorType(_I8, 4 * LANES)
 I8X32 = VectorType(_I8, 32)
@@ -105,7 +113,11 @@ def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
         3: lambda _, a, b, c: resolve(a, b, c),
         4: lambda _, a, b, c, d: resolve(a, b, c, d),
         6: lambda _, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
+        7: lambda _, a, b, c, d, e, f, g: resolve(a, b, c, d, e, f, g),
         8: lambda _, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),
+        9: lambda _, a, b, c, d, e, f, g, h, i: resolve(a, b, c, d, e, f, g, h, i),
+        10: lambda _, a, b, c, d, e, f, g, h, i, j: resolve(a, b, c, d, e, f, g, h, i, j),
+        11: lambda _, a, b, c, d, e, f, g, h, i, j, k: resolve(a, b, c, d, e, f, g, h, i, j, k),
     }
     return cast("Operation", intrinsic(by_arity[n_params]))
 
@@ -121,20 +133,34 @@ def _store_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     b.store(a[1], pointer(b, a[0], a[1].type), align=1)
 
 
+def _store_narrow(kind: ir.Type) -> Emit:
+    return lambda b, a: b.store(b.trunc(a[1], kind), pointer(b, a[0], kind), align=1) and None
+
+
 def _load_signed(kind: ir.Type) -> Emit:
     return lambda b, a: b.sext(b.load(pointer(b, a[0], kind), align=1), _I64)
 
 
-def _load_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    bits = b.load(pointer(b, a[0], _I16), align=1)
-    one = b.bitcast(bits, ir.VectorType(_I16, 1))
-    return b.extract_element(half_to_float(b, one), _I32(0))
+def _load_unsigned(kind: ir.Type) -> Emit:
+    return lambda b, a: b.zext(b.load(pointer(b, a[0], kind), align=1), _I64)
 
 
-def _store_half_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-    one = b.bitcast(a[1], ir.VectorType(_FLOAT, 1))
-    bits = b.bitcast(float_to_half(b, one), _I16)
-    b.store(bits, pointer(b, a[0], _I16), align=1)
+def _load_short_scalar(widen: Convert) -> Emit:
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+        bits = b.load(pointer(b, a[0], _I16), align=1)
+        one = b.bitcast(bits, ir.VectorType(_I16, 1))
+        return b.extract_element(widen(b, one), _I32(0))
+
+    return emit
+
+
+def _store_short_scalar(narrow: Convert) -> Emit:
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+        one = b.bitcast(a[1], ir.VectorType(_FLOAT, 1))
+        bits = b.bitcast(narrow(b, one), _I16)
+        b.store(bits, pointer(b, a[0], _I16), align=1)
+
+    return emit
 
 
 def _as_half(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
@@ -146,14 +172,18 @@ def _load_vector(vector: ir.VectorType) -> Emit:
     return lambda b, a: b.load(pointer(b, a[0], vector), align=1)
 
 
-def _load_halfs(n: int) -> Emit:
-    halfs = ir.VectorType(_I16, n)
-    return lambda b, a: half_to_float(b, b.load(pointer(b, a[0], halfs), align=1))
+def _load_short(widen: Convert) -> Emit:
+    """LANES numbers of 16 bits as floats."""
+    shorts = ir.VectorType(_I16, LANES)
+    return lambda b, a: widen(b, b.load(pointer(b, a[0], shorts), align=1))
 
 
-def _store_halfs(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-    bits = float_to_half(b, a[1])
-    b.store(bits, pointer(b, a[0], bits.type), align=1)
+def _store_short(narrow: Convert) -> Emit:
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+        bits = narrow(b, a[1])
+        b.store(bits, pointer(b, a[0], bits.type), align=1)
+
+    return emit
 
 
 def _lane_address(b: ir.IRBuilder, a: list[ir.Value], lane: int, n_bytes: int) -> ir.Value:
@@ -164,7 +194,7 @@ def _lane_address(b: ir.IRBuilder, a: list[ir.Value], lane: int, n_bytes: int) -
     return b.add(a[0], b.mul(index, _I64(n_bytes)))
 
 
-def _load_part(kind: ir.Type, n_bytes: int) -> Emit:
+def _load_part(kind: ir.Type, n_bytes: int, widen: Convert | None = None) -> Emit:
     """The first `count` elements; the lanes behind them are zero and memory there is not read."""
 
     def emit(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
@@ -174,12 +204,12 @@ def _load_part(kind: ir.Type, n_bytes: int) -> Emit:
             inside = b.icmp_signed("<", _I64(lane), a[1])
             zero = ir.Constant(kind, 0)
             value = b.insert_element(value, b.select(inside, element, zero), _I32(lane))
-        return half_to_float(b, value) if kind is _I16 else value
+        return value if widen is None else widen(b, value)
 
     return emit
 
 
-def _store_part(kind: ir.Type, n_bytes: int) -> Emit:
+def _store_part(n_bytes: int, narrow: Convert | None = None) -> Emit:
     """Store the first `count` lanes.
 
     Lanes behind them go to the last valid element, in descending order, so that the right value
@@ -187,10 +217,10 @@ def _store_part(kind: ir.Type, n_bytes: int) -> Emit:
     """
 
     def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-        value = float_to_half(b, a[1]) if kind is _I16 else a[1]
+        value = a[1] if narrow is None else narrow(b, a[1])
         for lane in reversed(range(LANES)):
             element = b.extract_element(value, _I32(lane))
-            b.store(element, pointer(b, _lane_address(b, a, lane, n_bytes), kind), align=1)
+            b.store(element, pointer(b, _lane_address(b, a, lane, n_bytes), element.type), align=1)
 
     return emit
 
@@ -198,34 +228,55 @@ def _store_part(kind: ir.Type, n_bytes: int) -> Emit:
 load_i64: IntOperation = define(_load_scalar(_I64), types.int64, types.int64)
 load_i32: IntOperation = define(_load_signed(_I32), types.int64, types.int64)
 load_i8: IntOperation = define(_load_signed(_I8), types.int64, types.int64)
+load_u8: IntOperation = define(_load_unsigned(_I8), types.int64, types.int64)
+load_u16: IntOperation = define(_load_unsigned(_I16), types.int64, types.int64)
+load_u32: IntOperation = define(_load_unsigned(_I32), types.int64, types.int64)
 load_f64: Callable[..., float] = define(_load_scalar(_DOUBLE), types.float64, types.int64)
 load_f32: FloatOperation = define(_load_scalar(_FLOAT), types.float32, types.int64)
-load_f16: FloatOperation = define(_load_half_scalar, types.float32, types.int64)
+load_f16: FloatOperation = define(_load_short_scalar(half_to_float), types.float32, types.int64)
+load_bf16: FloatOperation = define(_load_short_scalar(brain_to_float), types.float32, types.int64)
+store_i8 = define(_store_narrow(_I8), types.void, types.int64, types.int64)
+store_i32 = define(_store_narrow(_I32), types.void, types.int64, types.int64)
 store_i64 = define(_store_scalar, types.void, types.int64, types.int64)
 store_f32 = define(_store_scalar, types.void, types.int64, types.float32)
-store_f16 = define(_store_half_scalar, types.void, types.int64, types.float32)
+store_f16 = define(_store_short_scalar(float_to_half), types.void, types.int64, types.float32)
+store_bf16 = define(_store_short_scalar(float_to_brain), types.void, types.int64, types.float32)
 
 load_f32v = define(_load_vector(F32V.llvm), F32V, types.int64)
-load_f16v = define(_load_halfs(LANES), F32V, types.int64)
+load_f16v = define(_load_short(half_to_float), F32V, types.int64)
+load_bf16v = define(_load_short(brain_to_float), F32V, types.int64)
 load_i8x16 = define(_load_vector(I8X16.llvm), I8X16, types.int64)
 load_i8x32 = define(_load_vector(I8X32.llvm), I8X32, types.int64)
 store_f32v = define(_store_scalar, types.void, types.int64, F32V)
-store_f16v = define(_store_halfs, types.void, types.int64, F32V)
+store_f16v = define(_store_short(float_to_half), types.void, types.int64, F32V)
+store_bf16v = define(_store_short(float_to_brain), types.void, types.int64, F32V)
 store_i8x32 = define(_store_scalar, types.void, types.int64, I8X32)
 
 load_f32_part = define(_load_part(_FLOAT, 4), F32V, types.int64, types.int64)
-load_f16_part = define(_load_part(_I16, 2), F32V, types.int64, types.int64)
-store_f32_part = define(_store_part(_FLOAT, 4), types.void, types.int64, F32V, types.int64)
-store_f16_part = define(_store_part(_I16, 2), types.void, types.int64, F32V, types.int64)
+load_f16_part = define(_load_part(_I16, 2, half_to_float), F32V, types.int64, types.int64)
+load_bf16_part = define(_load_part(_I16, 2, brain_to_float), F32V, types.int64, types.int64)
+store_f32_part = define(_store_part(4), types.void, types.int64, F32V, types.int64)
+store_f16_part = define(_store_part(2, float_to_half), types.void, types.int64, F32V, types.int64)
+store_bf16_part = define(_store_part(2, float_to_brain), types.void, types.int64, F32V, types.int64)
+
+
+# --- calls -------------------------------------------------------------------------------------
+
+
+def _call(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    kind = ir.FunctionType(_I64, [_I64] * (len(a) - 1))
+    return b.call(pointer(b, a[0], kind), a[1:])
+
+
+call3: IntOperation = define(_call, types.int64, *[types.int64] * 4)
+"""Call a compiled kernel by its address, with so many arguments."""
+call6: IntOperation = define(_call, types.int64, *[types.int64] * 7)
+call8: IntOperation = define(_call, types.int64, *[types.int64] * 9)
+call10: IntOperation = define(_call, types.int64, *[types.int64] * 11)
+call9: IntOperation = define(_call, types.int64, *[types.int64] * 10)
 
 
 # --- arithmetic --------------------------------------------------------------------------------
-
-
-def _clamp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    """a[0] within [a[1], a[2]]; NaN stays NaN."""
-    low = b.select(b.fcmp_ordered("<", a[0], a[1]), a[1], a[0])
-    return b.select(b.fcmp_ordered(">", low, a[2]), a[2], low)
 
 
 def _larger(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
@@ -265,39 +316,18 @@ def _reduce(combine: Emit) -> Emit:
     return emit
 
 
-def _exp(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    """e^x, 1.2e-7 relative: x = n ln2 + r, a polynomial in r, times 2^n.
-
-    Source of the coefficients: Cephes, expf.
-    """
-    floats = a[0].type
-    n_lanes = floats.count
-    ints = ir.VectorType(_I32, n_lanes)
-
-    def f(value: float) -> ir.Constant:
-        return constant(floats, value)
-
-    x = _clamp(b, [a[0], f(-104.0), f(89.0)])
-    magic = f(MAGIC)
-    shifted = b.fadd(b.fmul(x, f(1.44269504088896341)), magic)
-    n = b.fsub(shifted, magic)
-    r = multiply_add(b, [n, f(-0.693359375), x])
-    r = multiply_add(b, [n, f(2.12194440e-4), r])
-    y = f(1.9875691500e-4)
-    for coefficient in (1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 0.5):
-        y = multiply_add(b, [y, r, f(coefficient)])
-    y = multiply_add(b, [b.fmul(r, r), y, b.fadd(r, f(1.0))])
-    # 2^n in two factors, so that neither overflows where the product does not.
-    whole = b.sub(b.bitcast(shifted, ints), b.bitcast(magic, ints))
-    half = b.ashr(whole, constant(ints, 1))
-    for part in (half, b.sub(whole, half)):
-        bits = b.shl(b.add(part, constant(ints, 127)), constant(ints, 23))
-        y = b.fmul(y, b.bitcast(bits, floats))
-    return y
+def _sum_wide(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    name = f"llvm.vector.reduce.fadd.v{a[0].type.count}f64"
+    return call_llvm(b, name, _DOUBLE, [ir.Constant(_DOUBLE, -0.0), a[0]], "reassoc")
 
 
-def _absolute(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
-    return call_llvm(b, f"llvm.fabs.v{a[0].type.count}f32", a[0].type, a)
+def _fma_scalar(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """a[0] * a[1] + a[2], rounded once."""
+    if VARIANT is not Variant.GENERIC:
+        return call_llvm(b, "llvm.fma.f32", _FLOAT, a)
+    # Without the instruction it is a function that is not linked; f64 holds the product exactly.
+    x, y, z = (b.fpext(value, _DOUBLE) for value in a)
+    return b.fptrunc(b.fadd(b.fmul(x, y), z), _FLOAT)
 
 
 fadd = define_like_first(2, lambda b, a: b.fadd(*a))
@@ -308,14 +338,27 @@ fma = define_like_first(3, multiply_add)
 """a * b + c, rounded once where the processor can."""
 round_to_half = define_like_first(1, lambda b, a: half_to_float(b, float_to_half(b, a[0])))
 """Lanes rounded to what f16 can hold."""
+round_to_brain = define_like_first(1, lambda b, a: brain_to_float(b, float_to_brain(b, a[0])))
+"""Lanes rounded to what bf16 can hold."""
 as_half: FloatOperation = define(_as_half, types.float32, types.float32)
 """A float rounded to what f16 can hold."""
 larger = define_like_first(2, _larger)
 larger_or_nan = define_like_first(2, _larger_or_nan)
-absolute = define_like_first(1, _absolute)
-exp = define_like_first(1, _exp)
+absolute = define_like_first(1, codegen.absolute)
+exp = define_like_first(1, codegen.exponential)
+exp_exact = define_like_first(1, codegen.exponential_exact)
+tanh = define_like_first(1, codegen.hyperbolic_tangent)
+smaller = define_like_first(2, lambda b, a: b.select(b.fcmp_ordered("<", *a), a[0], a[1]))
+where_less = define_like_first(
+    4, lambda b, a: b.select(b.fcmp_ordered("<", a[0], a[1]), a[2], a[3])
+)
+"""The third where the first is smaller than the second, else the fourth."""
 splat = define(lambda b, a: broadcast(b, a[0], LANES), F32V, types.float32)
 sum_lanes: FloatOperation = define(_sum, types.float32, F32V)
+sum_lanes_wide: Callable[..., float] = define(_sum_wide, types.float64, F64V)
+wide = define(lambda b, a: b.fpext(a[0], F64V.llvm), F64V, F32V)
+"""Lanes as f64."""
+fma_scalar: FloatOperation = define(_fma_scalar, types.float32, *[types.float32] * 3)
 max_lanes: FloatOperation = define(_reduce(_larger), types.float32, F32V)
 max_lanes_or_nan: FloatOperation = define(_reduce(_larger_or_nan), types.float32, F32V)
 
@@ -349,16 +392,40 @@ def _bytes_to_floats(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     return b.sitofp(b.load(pointer(b, a[0], small), align=1), F32V.llvm)
 
 
-def _store_nibbles(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-    """Write 16 bytes as 32 floats scale * nibble + offset: low halves, then high halves."""
-    address, packed, scale, offset = a
-    low = b.and_(packed, constant(packed.type, 15))
-    high = b.lshr(packed, constant(packed.type, 4))
+def _fifth_bits(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """32 bytes, 16 where a bit of the low word is set."""
+    mask = b.bitcast(b.trunc(a[0], _I32), ir.VectorType(ir.IntType(1), 32))
+    return b.select(mask, constant(I8X32.llvm, 16), constant(I8X32.llvm, 0))
+
+
+def _shifted(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """Bytes moved down by a[1] bits, those of them kept that a[2] has."""
+    words = ir.VectorType(_I32, a[0].type.count // 4)
+    # Four-byte lanes, since there is no shift of single bytes; the mask drops what came in.
+    moved = b.lshr(b.bitcast(a[0], words), broadcast(b, b.trunc(a[1], _I32), words.count))
+    mask = broadcast(b, b.trunc(a[2], _I8), a[0].type.count)
+    return b.and_(b.bitcast(moved, a[0].type), mask)
+
+
+def _raised(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    """Bytes moved up by a[1] bits, which must leave them bytes."""
+    words = ir.VectorType(_I32, a[0].type.count // 4)
+    moved = b.shl(b.bitcast(a[0], words), broadcast(b, b.trunc(a[1], _I32), words.count))
+    return b.bitcast(moved, a[0].type)
+
+
+def _store_scaled(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """Write 32 unsigned bytes as floats scale * byte + offset, product and sum rounded.
+
+    a = (address, bytes, scale and offset of the first 16, the same of the others).
+    """
     floats = ir.VectorType(_FLOAT, 16)
-    factor, shift = broadcast(b, scale, 16), broadcast(b, offset, 16)
-    for i_half, half in enumerate((low, high)):
-        value = multiply_add(b, [b.uitofp(half, floats), factor, shift])
-        b.store(value, pointer(b, at(b, address, 64 * i_half), floats), align=1)
+    for first in range(0, 32, 16):
+        scale, offset = a[2 + first // 8 : 4 + first // 8]
+        part = b.shuffle_vector(a[1], a[1], indices(list(range(first, first + 16))))
+        product = b.fmul(b.uitofp(part, floats), broadcast(b, scale, 16))
+        value = b.fadd(product, broadcast(b, offset, 16))
+        b.store(value, pointer(b, at(b, a[0], 4 * first), floats), align=1)
 
 
 bias_bytes = define(
@@ -369,4 +436,10 @@ nibbles = define(_nibbles, I8X32, I8X16)
 store_rounded = define(_store_rounded, types.void, types.int64, F32V)
 round_even = define_like_first(1, _round_even)
 load_bytes_as_f32v = define(_bytes_to_floats, F32V, types.int64)
-store_nibbles = define(_store_nibbles, types.void, types.int64, I8X16, types.float32, types.float32)
+join_bytes = define_like_first(2, lambda b, a: b.or_(*a))
+fifth_bits = define(_fifth_bits, I8X32, types.int64)
+fp4_bytes = define(lambda b, a: fp4_plus_12(b, a[0]), I8X32, I8X32)
+"""Codes of fp4 as twice their value plus 12."""
+shifted = define(_shifted, I8X32, I8X32, types.int64, types.int64)
+raised = define(_raised, I8X32, I8X32, types.int64)
+store_scaled = define(_store_scaled, types.void, types.int64, I8X32, *[types.float32] * 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.backends.null.rules import BlasRules, CpuRules
 from engine.core.devices import (
     CUDA_MIN_BATCH,
     BufferTypeFacts,
@@ -13,22 +14,46 @@ from engine.core.devices import (
     DeviceType,
     TableRules,
 )
+from engine.core.repack import CPU_REPACK, RECORDED_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIB = 2**20
 
+CPU_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
+
 
 def cpu(name: str, free_bytes: int) -> DeviceFacts:
-    """A CPU: reads every kind of host memory, takes everything."""
+    """A present x86 server: reads every kind of host memory, takes everything."""
     return DeviceFacts(
         name=name,
         description="a CPU on paper",
         type=DeviceType.CPU,
         reg="CPU",
-        buft=BufferTypeFacts("CPU", alignment=32, is_host=True),
-        rules=TableRules(bufts=frozenset({"CPU"}), host_bufts=True),
+        buft=CPU_BUFT,
+        rules=CpuRules(
+            bufts=frozenset({CPU_BUFT.name, CPU_REPACK.name}),
+            host_bufts=True,
+            features=RECORDED_FEATURES,
+        ),
+        memory_free=free_bytes,
+        memory_total=free_bytes,
+        caps=DeviceCaps(buffer_from_host_ptr=True),
+        features=RECORDED_FEATURES,
+        extra_bufts=(CPU_REPACK,),
+    )
+
+
+def blas(name: str, free_bytes: int) -> DeviceFacts:
+    """An accelerator for large products, in the CPU's memory."""
+    return DeviceFacts(
+        name=name,
+        description="BLAS on paper",
+        type=DeviceType.ACCEL,
+        reg="BLAS",
+        buft=CPU_BUFT,
+        rules=BlasRules(bufts=frozenset({CPU_BUFT.name}), host_bufts=True),
         memory_free=free_bytes,
         memory_total=free_bytes,
         caps=DeviceCaps(buffer_from_host_ptr=True),
@@ -94,6 +119,7 @@ def _card(name: str, free_bytes: int) -> DeviceFacts:
 
 PRESETS: dict[str, Callable[[str, int], DeviceFacts]] = {
     "cpu": cpu,
+    "blas": blas,
     "plain": plain,
     "rpc": rpc,
     "cuda": cuda,

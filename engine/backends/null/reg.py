@@ -191,6 +191,7 @@ class NullDevice(Device):
         self._buft = NullBufferType(facts.buft, clock, log)
         host = facts.host_buft
         self._host_buft = None if host is None else NullBufferType(host, clock, log)
+        self._extra_bufts = tuple(NullBufferType(buft, clock, log) for buft in facts.extra_bufts)
 
     @property
     def facts(self) -> DeviceFacts:
@@ -208,6 +209,10 @@ class NullDevice(Device):
     def host_buffer_type(self) -> BufferType | None:
         """Pinned memory, where the facts have it."""
         return self._host_buft
+
+    def extra_buffer_types(self) -> tuple[BufferType, ...]:
+        """Further kinds of memory, where the facts have them."""
+        return self._extra_bufts
 
     def event_new(self) -> Event | None:
         """An event, where the facts have them; numbers count through the family."""

@@ -1,8 +1,9 @@
 """A device on paper from one line: `NAME:TYPE:FREE_MIB[:key=value,..]`.
 
 TYPE is gpu, igpu, accel or cpu. Keys: preset, buft, align, max, host, async, events, cpyasync,
-hostbuft, mmap, offload, ops, noops; several operations are joined with `+`. They mean what they
-mean in the scheduler's script language: `offload=N` is CUDA's batch rule from N on.
+hostbuft, mmap, offload, ops, noops, features; several operations or features are joined with `+`.
+They mean what they mean in the scheduler's script language: `offload=N` is CUDA's batch rule from
+N on. `features` are those of a CPU, such as AVX2+FMA; `none` is none.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from engine.backends.null.presets import MIB, PRESETS
+from engine.backends.null.rules import CpuRules
 from engine.core.devices import DeviceFacts, DeviceType, TableRules
 from engine.errors import PlacementError
 
 KEYS = (
     "preset", "buft", "align", "max", "host", "async", "events", "cpyasync", "hostbuft", "mmap",
-    "offload", "ops", "noops",
+    "offload", "ops", "noops", "features",
 )  # fmt: skip
 
 MAX_DIGITS = 13
@@ -24,6 +26,8 @@ MAX_DIGITS = 13
 
 _TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.ACCEL}
 _TYPES["cpu"] = DeviceType.CPU
+_DEFAULT_PRESET = {DeviceType.CPU: "cpu", DeviceType.ACCEL: "blas"}
+_WORDS = ("buft", "hostbuft", "ops", "noops", "features")
 _NUMBER = f"whole number of at most {MAX_DIGITS} digits"
 _EXAMPLE = "For example GPU0:gpu:8192:preset=cuda"
 
@@ -31,8 +35,7 @@ _EXAMPLE = "For example GPU0:gpu:8192:preset=cuda"
 def parse_virtual(text: str) -> DeviceFacts:
     """The facts that `text` describes; PlacementError says which part is wrong."""
     name, device_type, free_bytes, keys = _parts(text)
-    default = "cpu" if device_type is DeviceType.CPU else "plain"
-    preset = keys.pop("preset", default)
+    preset = keys.pop("preset", _DEFAULT_PRESET.get(device_type, "plain"))
     if preset not in PRESETS:
         raise _wrong(text, f"The preset is {preset}; allowed are {', '.join(PRESETS)}.")
     facts = replace(PRESETS[preset](name, free_bytes), type=device_type)
@@ -60,11 +63,7 @@ def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
 
 
 def _with_keys(facts: DeviceFacts, keys: dict[str, str], text: str) -> DeviceFacts:
-    numbers = {
-        key: _number(value, key, text)
-        for key, value in keys.items()
-        if key not in ("buft", "hostbuft", "ops", "noops")
-    }
+    numbers = {key: _number(value, key, text) for key, value in keys.items() if key not in _WORDS}
     buft = facts.buft
     if "buft" in keys:
         buft = replace(buft, name=keys["buft"])
@@ -87,6 +86,12 @@ def _with_keys(facts: DeviceFacts, keys: dict[str, str], text: str) -> DeviceFac
         rules = replace(rules, ops=frozenset(keys["ops"].split("+")))
     if "noops" in keys:
         rules = replace(rules, not_ops=frozenset(keys["noops"].split("+")))
+    if "features" in keys:
+        if not isinstance(rules, CpuRules):
+            raise _wrong(text, "It has the key features, which only a CPU has.")
+        features = frozenset(keys["features"].split("+")) - {"none"}
+        rules = replace(rules, features=features)
+        facts = replace(facts, features=features)
     return _with_caps(replace(facts, buft=buft, rules=rules), keys, numbers)
 
 

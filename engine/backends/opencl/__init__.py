@@ -7,7 +7,13 @@ selfcheck  a device has to compute something right before it is offered
 trial      that check in a process of its own, since a driver may end it
 device     OpenClDevice: facts of the moment, memory held
 rules      which operations, types and layouts have a kernel
+readers    the types whose rows kernels read, and what each has beyond that
+tuning     how work is cut into items on CPUs and on GPUs
+arguments  KernelCall, and how its arguments are packed
 encode     tensor -> kernel call: name, arguments, number of items (no device needed)
+encode_attention   the same for ROPE, SOFT_MAX and FLASH_ATTN_EXT
+encode_copies      the same for what moves elements: CPY, CONCAT, REPEAT, GET_ROWS and others
+encode_matmul   the same for MUL_MAT and MUL_MAT_ID, and the rounding of activations
 split      the calls of a whole split, rounded activations shared among matmuls
 programs   .cl families built for a device, kernels by name
 buffer     device memory
@@ -15,7 +21,7 @@ scratch    memory of a stream for rounded activations
 backend    OpenClBackend: one in-order queue
 events     commands as events, times on the host's clock
 clock      the device's clock mapped to the host's
-warmup     one sample of every kernel, compiled before a run needs it
+warmup     one sample of every kernel, of which a run compiles those it needs
 errors     the driver's refusals as DeviceError
 kernels/   one .cl file a family
 """

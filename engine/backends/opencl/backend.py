@@ -19,8 +19,8 @@ from engine.backend.interface import (
     Place,
     SplitGraph,
 )
+from engine.backends.opencl.arguments import KernelCall, ceil_div
 from engine.backends.opencl.buffer import OpenClBuffer
-from engine.backends.opencl.encode import KernelCall, ceil_div
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
 from engine.backends.opencl.scratch import Scratch
@@ -28,9 +28,10 @@ from engine.backends.opencl.split import encode_split
 from engine.errors import DeviceError, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from engine.backends.opencl.device import OpenClDevice
+    from engine.core.tensor import Tensor
 
 
 class Launch(NamedTuple):
@@ -150,6 +151,16 @@ class OpenClBackend(Backend):
         from engine.backends.opencl.warmup import warm_up
 
         warm_up(self, on_progress)
+
+    def prepare_for(
+        self,
+        nodes: Iterable[Tensor],
+        on_progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        """Build and run what `nodes` need; the kernels of other types are built when first used."""
+        from engine.backends.opencl.warmup import warm_up
+
+        warm_up(self, on_progress, nodes=nodes)
 
     def dispose(self) -> None:
         """Finish the queue and let every callback come; buffers stay but for the scratch."""

@@ -12,10 +12,10 @@ from engine.backend.computer import memory_bytes
 from engine.backend.interface import Device
 from engine.backends.opencl.buffer import OpenClBufferType
 from engine.backends.opencl.clock import Reading, detect_clock
-from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING, Tuning
 from engine.backends.opencl.events import END, PROFILING, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
+from engine.backends.opencl.tuning import CPU_TUNING, GPU_TUNING, Tuning
 from engine.core.devices import (
     BufferTypeFacts,
     DeviceCaps,

@@ -1,35 +1,57 @@
-"""Programs of a device: one a .cl family and option, built when first asked for."""
+"""Programs of a device: one a .cl family and its types, built when first asked for."""
 
 from __future__ import annotations
 
 import warnings
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyopencl as cl
 
+from engine.backends.opencl.encode_attention import MAX_HEAD, MAX_LONG_HEAD
+from engine.backends.opencl.readers import READERS
+from engine.core.types import TYPE_BY_LABEL, TensorType
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ProgramKey = tuple[str, str]
-"""(family, option): the file under kernels/ and what it is built for, such as a weight type."""
+"""(family, types): what FAMILIES describes, and the labels of the types it is built for."""
 
-SOURCES: dict[str, tuple[str, ...]] = {
-    "elementwise": ("common", "elementwise"),
-    "rows": ("common", "rows"),
-    "set_rows": ("common", "set_rows"),
-    "rope": ("common", "rope"),
-    "get_rows": ("common", "weights", "get_rows"),
-    "round_rows": ("common", "round_rows"),
-    "mul_mat": ("common", "weights", "mul_mat"),
-    "flash_attn": ("common", "flash_attn"),
+
+class Family(NamedTuple):
+    """The .cl files of a family, in order, and what each of its types is called in them.
+
+    The role of a type becomes a macro: role "weight" of q5_0 defines WEIGHT_Q5_0. Where `reads`,
+    rows of the types are read: `weight8` stands for values8_q5_0, and so on (products.cl).
+    `macros` are defined besides.
+    """
+
+    files: tuple[str, ...]
+    roles: tuple[str, ...] = ()
+    reads: bool = True
+    macros: tuple[str, ...] = ()
+
+
+ATTENTION = Family(("quantize", "slope", "flash_attn"), ("key", "value"))
+
+
+FAMILIES: dict[str, Family] = {
+    "elementwise": Family(("chunks", "elementwise")),
+    "copies": Family(("chunks", "copies")),
+    "rows": Family(("rows",)),
+    "soft_max": Family(("slope", "soft_max")),
+    "rope": Family(("rope",)),
+    "round_rows": Family(("quantize", "round_rows")),
+    "set_rows": Family(("quantize", "set_rows"), ("target",), reads=False),
+    "get_rows": Family(("get_rows",), ("weight",)),
+    "mul_mat": Family(("products", "mul_mat"), ("weight",)),
+    "mul_mat_id": Family(("products", "mul_mat_id"), ("weight",)),
+    "flash_attn": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_HEAD}",)),
+    "flash_attn_long": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_LONG_HEAD}",)),
 }
-"""Files of each family, in order."""
-
-DEFINE: dict[str, str] = {"get_rows": "WEIGHT_", "mul_mat": "WEIGHT_", "flash_attn": "KV_"}
-"""Prefix of the macro that an option defines."""
+"""Every family; common.cl comes before its files."""
 
 
 class Programs:
@@ -61,13 +83,41 @@ class Programs:
             self._kernels[key, name] = kernel
         return self._kernels[key, name]
 
+    def built(self) -> frozenset[ProgramKey]:
+        """The programs built so far."""
+        return frozenset(self._built)
+
     def _build_family(self, key: ProgramKey) -> cl.Program:
-        family, option = key
-        source = "\n".join(_read(name) for name in SOURCES[family])
-        options = [*self._options, *([f"-D{DEFINE[family]}{option.upper()}"] if option else [])]
-        return build_program(
-            self._context, self._device, source, options, f"{self._device_name}: {family} {option}"
-        )
+        label = f"{self._device_name}: {' '.join(key)}"
+        options = [*self._options, *_options(key)]
+        source = "\n".join(_read(name) for name in _files(key))
+        return build_program(self._context, self._device, source, options, label)
+
+
+def _types(key: ProgramKey) -> list[TensorType]:
+    return [TYPE_BY_LABEL[label] for label in key[1].split()]
+
+
+def _files(key: ProgramKey) -> list[str]:
+    """The .cl files of a program: those that read its types come before the family's own."""
+    family = FAMILIES[key[0]]
+    readers = [READERS[t].file for t in _types(key)] if family.reads else []
+    return list(dict.fromkeys(["common", *readers, *family.files]))
+
+
+def _options(key: ProgramKey) -> list[str]:
+    """The macros by which the .cl files know the types of a program."""
+    family = FAMILIES[key[0]]
+    defined = list(family.macros)
+    for role, tensor_type in zip(family.roles, _types(key), strict=True):
+        label = tensor_type.label
+        defined.append(f"{role}_{label}".upper())
+        if family.reads:
+            defined += [f"TYPE_{label}".upper(), f"{role}8=values8_{label}"]
+            defined += [] if tensor_type.is_quantized else [f"{role}1=values1_{label}"]
+        if role == "weight" and READERS[tensor_type].has_add_block:
+            defined.append(f"add_block=add_block_{label}")
+    return [f"-D{macro}" for macro in dict.fromkeys(defined)]
 
 
 def build_program(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.backends.opencl.encode import ROUNDINGS, encode, encode_mul_mat, encode_round_rows
-from engine.core.ops import EMPTY_OPS, Op
+from engine.backends.opencl.encode import encode
+from engine.backends.opencl.encode_matmul import MATMULS, encode_matmul, encode_round_rows
+from engine.backends.opencl.readers import READERS
+from engine.core.ops import EMPTY_OPS
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 
@@ -13,7 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.backend.interface import Place
-    from engine.backends.opencl.encode import KernelCall, PlaceOf, Rounding, Tuning
+    from engine.backends.opencl.arguments import KernelCall, PlaceOf
+    from engine.backends.opencl.readers import Rounding
+    from engine.backends.opencl.tuning import Tuning
+
+MAX_PLAIN_BYTES = 16 << 20
+"""Activations that are rounded for half float weights, at most: the weights of a whole prompt's
+attention would need too much memory for a difference of 1e-7 (NMSE)."""
 
 
 def encode_split(
@@ -24,9 +32,9 @@ def encode_split(
 ) -> Iterator[KernelCall]:
     """The launches that compute `nodes` in order; the rules must have allowed them.
 
-    Matmuls with quantised weights read rounded activations (kernels/round_rows.cl) from one place,
-    `scratch(n_bytes)`, asked for once and only if there are any. Matmuls in a row that share their
-    activations round them once.
+    Matmuls with other weights than float32 read rounded activations (kernels/round_rows.cl) from
+    one place, `scratch(n_bytes)`, asked for once and only if there are any. Matmuls in a row that
+    share their activations round them once.
     """
     working = [node for node in nodes if node.op not in EMPTY_OPS and node.n_elems > 0]
     needs = [_rounded(node.src[1]).n_bytes for node in working if rounding_of(node)]
@@ -41,14 +49,20 @@ def encode_split(
             if held != (x, kind):
                 yield encode_round_rows(x, kind, place_of(x), place, tuning)
                 held = (x, kind)
-            yield encode_mul_mat(node, place_of, tuning, x=_rounded(x), x_place=place)
+            yield encode_matmul(node, place_of, tuning, x=_rounded(x), x_place=place)
         if held is not None and _owner(node) is _owner(held[0]):
             held = None
 
 
 def rounding_of(node: Tensor) -> Rounding | None:
-    """How a matmul with quantised weights has its activations rounded; None for other nodes."""
-    return ROUNDINGS.get(node.src[0].type) if node.op is Op.MUL_MAT else None
+    """How a matmul has its activations rounded; None if it does not, and for other nodes."""
+    if node.op not in MATMULS:
+        return None
+    weight, x = node.src[:2]
+    is_plain = not weight.type.is_quantized
+    if is_plain and _rounded(x).n_bytes > MAX_PLAIN_BYTES:
+        return None
+    return READERS[weight.type].rounding
 
 
 def _rounded(x: Tensor) -> Tensor:

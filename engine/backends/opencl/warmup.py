@@ -1,4 +1,4 @@
-"""One small sample of every kernel: built and run before a person waits for it.
+"""One small sample of every kernel: built and run before a run needs it.
 
 Drivers compile twice: a program when it is built, and a kernel when it first runs (PoCL). Both are
 cached on disk by the driver and by pyopencl, so this takes long only once.
@@ -6,20 +6,28 @@ cached on disk by the driver and by pyopencl, so this takes long only once.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import Place, SplitGraph
-from engine.backends.opencl.rules import FLOAT_TYPES, WEIGHT_TYPES
+from engine.backends.opencl.encode import GLU_KERNELS, UNARY_KERNELS
+from engine.backends.opencl.encode_attention import MAX_HEAD
+from engine.backends.opencl.readers import CACHE_TYPES, READERS
+from engine.backends.opencl.rules import FLOAT_TYPES
+from engine.backends.opencl.split import encode_split
 from engine.core import build
-from engine.core.ops import FlashAttnParams, GluOp, Op, RopeParams, SoftMaxParams, UnaryOp
+from engine.core.ops import FlashAttnParams, Op, RopeParams, SoftMaxParams
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from engine.backend.interface import Buffer
+    from engine.backends.opencl.arguments import KernelCall
     from engine.backends.opencl.backend import OpenClBackend
+    from engine.backends.opencl.tuning import Tuning
 
 F32, F16, I32, I64 = TensorType.F32, TensorType.F16, TensorType.I32, TensorType.I64
 STEP_BYTES = 128 << 10
@@ -28,88 +36,144 @@ MAX_TENSORS = 6
 ROW = 32
 """Elements in a row of a sample; types with longer blocks have one block."""
 
+LONG_HEAD = MAX_HEAD + ROW
+
+KernelKey = tuple[tuple[str, str], str]
+"""A program and one of its kernels."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A node that makes one kernel run, and its name for the progress row."""
+    """A node that makes one kernel run, which kernel that is, and its name for the progress row."""
 
-    label: str
     node: Tensor
+    kernel: KernelKey
+    label: str
 
 
 def warm_up(
-    backend: OpenClBackend, on_progress: Callable[[int, int, str], None] | None = None
+    backend: OpenClBackend,
+    on_progress: Callable[[int, int, str], None] | None = None,
+    *,
+    nodes: Iterable[Tensor] | None = None,
 ) -> None:
-    """Run every sample; `on_progress(done, total, label)` before each and once at the end.
+    """Run a sample of every kernel, or of those that `nodes` need.
+
+    `on_progress(done, total, label)` is called before each and once at the end.
 
     Raises: DeviceError when a program cannot be built.
     """
-    every = tuple(samples())
     buffer = backend.device.buffer_type().alloc_buffer(STEP_BYTES * MAX_TENSORS)
     try:
         buffer.clear(0)
-        for i_sample, sample in enumerate(every):
+        chosen = _samples(backend.device.tuning, Place(buffer, 0))
+        if nodes is not None:
+            needed = _needed(backend, nodes, Place(buffer, 0))
+            chosen = {kernel: sample for kernel, sample in chosen.items() if kernel in needed}
+        for i_sample, sample in enumerate(chosen.values()):
             if on_progress is not None:
-                on_progress(i_sample, len(every), sample.label)
-            tensors = (*sample.node.src, sample.node)
-            owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in tensors)
-            places = {t: Place(buffer, STEP_BYTES * i) for i, t in enumerate(owners)}
-            backend.graph_compute(SplitGraph((sample.node,), places))
-            backend.synchronize()
+                on_progress(i_sample, len(chosen), sample.label)
+            _run(backend, sample.node, buffer)
     finally:
         buffer.release()
     if on_progress is not None:
-        on_progress(len(every), len(every), "")
+        on_progress(len(chosen), len(chosen), "")
 
 
-def samples() -> Iterator[Sample]:
-    """A node for every kernel."""
-    for node in (*_elementwise(), *_rows(), *_matrices()):
-        source_types = [t.type.label for t in node.src[:1]]
-        yield Sample(" ".join([node.op_desc, *source_types]), node)
+def _run(backend: OpenClBackend, node: Tensor, buffer: Buffer) -> None:
+    owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in (*node.src, node))
+    places = {t: Place(buffer, STEP_BYTES * i) for i, t in enumerate(owners)}
+    backend.graph_compute(SplitGraph((node,), places))
+    backend.synchronize()
+
+
+def _needed(backend: OpenClBackend, nodes: Iterable[Tensor], anywhere: Place) -> set[KernelKey]:
+    """The kernels of those of `nodes` that the device computes."""
+    device = backend.device
+    supports_op = device.facts.rules.supports_op
+    calls = (_last_call(node, device.tuning, anywhere) for node in nodes if supports_op(node))
+    return {(call.program, call.kernel) for call in calls if call is not None}
+
+
+def _samples(tuning: Tuning, anywhere: Place) -> dict[KernelKey, Sample]:
+    """A sample for every kernel that a device of this kind uses."""
+    chosen: dict[KernelKey, Sample] = {}
+    for node in sample_nodes():
+        call = _last_call(node, tuning, anywhere)
+        assert call is not None, node
+        kernel = (call.program, call.kernel)
+        types = call.program[1] or node.src[0].type.label
+        chosen.setdefault(kernel, Sample(node, kernel, f"{node.op_desc} {types}"))
+    return chosen
+
+
+def _last_call(node: Tensor, tuning: Tuning, anywhere: Place) -> KernelCall | None:
+    """The launch that gives the result; the rounding before a matmul comes with it."""
+    calls = list(encode_split((node,), lambda _: anywhere, tuning, lambda _: anywhere))
+    return calls[-1] if calls else None
+
+
+def sample_nodes() -> Iterator[Tensor]:
+    """Nodes that need every kernel, on devices of any kind."""
+    yield from _elementwise()
+    yield from _rows()
+    for weight_type in READERS:
+        yield from _products(weight_type)
+    for cache_type in CACHE_TYPES:
+        yield from _set_rows(cache_type)
+    for k_type, v_type in itertools.product(CACHE_TYPES, CACHE_TYPES):
+        for head in (ROW, LONG_HEAD):
+            q, mask = _leaf(F32, head, 2, 1), _leaf(F16, 8, 2)
+            k, v = _leaf(k_type, head, 8, 1), _leaf(v_type, head, 8, 1)
+            yield build.flash_attn_ext(q, k, v, mask, FlashAttnParams())
 
 
 def _elementwise() -> Iterator[Tensor]:
     a, b = _leaf(F32, ROW, 2), _leaf(F32, ROW, 2)
     for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV):
         yield build.binary(op, a, b)
+    yield build.add_id(a, b, _leaf(I32, 2))
     yield build.scale(a, 1.0)
-    yield build.unary(a, UnaryOp.SILU)
-    yield build.unary(a, UnaryOp.GELU)
-    yield build.glu_split(a, b, GluOp.SWIGLU)
-    for source_type in FLOAT_TYPES:
-        for target_type in FLOAT_TYPES:
-            yield build.cpy(_leaf(source_type, ROW, 2), _leaf(target_type, ROW, 2))
+    yield build.clamp(a, 0.0, 1.0)
+    yield build.fill(a, 0.0)
+    yield build.concat(a, b, 0)
+    yield build.repeat(a, ROW, 4)
+    yield build.pad(a, ROW)
+    for unary in UNARY_KERNELS:
+        yield build.unary(a, unary)
+    for glu in GLU_KERNELS:
+        yield build.glu_split(a, b, glu)
+    for source_type, target_type in itertools.product(FLOAT_TYPES, FLOAT_TYPES):
+        yield build.cpy(_leaf(source_type, ROW, 2), _leaf(target_type, ROW, 2))
 
 
 def _rows() -> Iterator[Tensor]:
     x, ids = _leaf(F32, ROW, 2), _leaf(I32, 2)
+    yield build.norm(x, 1e-5)
     yield build.rms_norm(x, 1e-5)
+    yield build.sum_rows(x)
+    yield build.argsort(x)
     yield build.soft_max(x, None, SoftMaxParams())
     for mask_type in FLOAT_TYPES:
         yield build.soft_max(x, _leaf(mask_type, ROW, 2), SoftMaxParams())
     yield build.rope(_leaf(F32, ROW, 1, 2), ids, None, RopeParams(n_dims=ROW))
-    for table_type in WEIGHT_TYPES:
-        yield build.get_rows(_leaf(table_type, _row(table_type), 2), ids)
-    for table_type in FLOAT_TYPES:
-        for id_type in (I32, I64):
-            yield build.set_rows(_leaf(table_type, ROW, 2), x, _leaf(id_type, 2))
 
 
-def _matrices() -> Iterator[Tensor]:
-    for weight_type in WEIGHT_TYPES:
-        row = _row(weight_type)
-        for n_columns in (1, 8):
-            yield build.mul_mat(_leaf(weight_type, row, 4), _leaf(F32, row, n_columns))
-    q, mask = _leaf(F32, ROW, 2, 1), _leaf(F16, 8, 2)
-    for cache_type in FLOAT_TYPES:
-        cache = _leaf(cache_type, ROW, 8, 1)
-        yield build.flash_attn_ext(q, cache, cache, mask, FlashAttnParams())
+def _products(weight_type: TensorType) -> Iterator[Tensor]:
+    """What reads rows of a type: few columns, and enough for a tile."""
+    k = max(ROW, weight_type.block_elems)
+    yield build.get_rows(_leaf(weight_type, k, 2), _leaf(I32, 2))
+    for n_columns in (1, 8):
+        weight, x = _leaf(weight_type, k, 4), _leaf(F32, k, n_columns)
+        yield build.mul_mat(weight, x)
+    for n_tokens in (1, 8):
+        experts, ids = _leaf(weight_type, k, 4, 2), _leaf(I32, 2, n_tokens)
+        yield build.mul_mat_id(experts, _leaf(F32, k, 1, n_tokens), ids)
 
 
-def _row(tensor_type: TensorType) -> int:
-    """Elements in a row of this type: whole blocks."""
-    return max(ROW, tensor_type.block_elems)
+def _set_rows(cache_type: TensorType) -> Iterator[Tensor]:
+    for id_type in (I32, I64):
+        yield build.set_rows(_leaf(cache_type, ROW, 2), _leaf(F32, ROW, 2), _leaf(id_type, 2))
 
 
 def _leaf(tensor_type: TensorType, *ne: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""llama: RMS norm, rotary attention with grouped heads, gated feed-forward.
+"""llama: RMS norm, rotary attention with grouped heads, gated feed-forward or experts.
 
 Source: llama.cpp src/models/llama.cpp; ARCH.md 1 and 2.
 """
@@ -9,47 +9,55 @@ import math
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
-from engine.core.ops import Op
-from engine.core.types import TensorType
-from engine.model.blocks import (
-    BuiltGraph,
-    GraphContext,
-    attention,
-    embed_tokens,
-    gated_ffn,
-    keep_outputs,
+from engine.core.ops import ROPE_NORM, GluOp
+from engine.model.blocks.attention import attention
+from engine.model.blocks.ffn import ffn_biases, ffn_weights, gated_ffn
+from engine.model.blocks.head import finish_with_logits
+from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.moe import moe_ffn, moe_weights
+from engine.model.blocks.norms import rms_norm
+from engine.model.blocks.qkv import (
     qkv,
-    rms_norm,
+    qkv_weights,
+    rope_factor_weights,
+    rope_factors,
+    rotate,
 )
-from engine.model.weights import LayerClass, WeightKind
+from engine.model.blocks.weight_list import WeightList
+from engine.model.hparams import check_heads_alike, read_common
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
+    from engine.model.arch_keys import ArchKeys
+    from engine.model.blocks.graph_context import BuiltGraph, GraphContext
+    from engine.model.hparams import Hparams
+    from engine.model.weights import WeightKind
 
-_INPUT, _OUTPUT, _LAYER = LayerClass.INPUT, LayerClass.OUTPUT, LayerClass.REPEATING
 
-WEIGHTS = (
-    WeightKind("token_embd.weight", _INPUT, Op.GET_ROWS, ("n_embd", "n_vocab")),
-    WeightKind("output_norm.weight", _OUTPUT, Op.MUL, ("n_embd",)),
-    WeightKind("output.weight", _OUTPUT, Op.MUL_MAT, ("n_embd", "n_vocab")),
-    WeightKind("blk.{il}.attn_norm.weight", _LAYER, Op.MUL, ("n_embd",)),
-    WeightKind("blk.{il}.attn_q.weight", _LAYER, Op.MUL_MAT, ("n_embd", "n_embd_q")),
-    WeightKind("blk.{il}.attn_q.bias", _LAYER, Op.ADD, ("n_embd_q",), required=False),
-    WeightKind("blk.{il}.attn_k.weight", _LAYER, Op.MUL_MAT, ("n_embd", "n_embd_kv")),
-    WeightKind("blk.{il}.attn_k.bias", _LAYER, Op.ADD, ("n_embd_kv",), required=False),
-    WeightKind("blk.{il}.attn_v.weight", _LAYER, Op.MUL_MAT, ("n_embd", "n_embd_kv")),
-    WeightKind("blk.{il}.attn_v.bias", _LAYER, Op.ADD, ("n_embd_kv",), required=False),
-    WeightKind("blk.{il}.attn_output.weight", _LAYER, Op.MUL_MAT, ("n_embd_q", "n_embd")),
-    WeightKind("blk.{il}.attn_output.bias", _LAYER, Op.ADD, ("n_embd",), required=False),
-    WeightKind("blk.{il}.ffn_norm.weight", _LAYER, Op.MUL, ("n_embd",)),
-    WeightKind("rope_freqs.weight", _LAYER, Op.ROPE, ("n_rope_freqs",), required=False),
-    WeightKind("blk.{il}.ffn_gate.weight", _LAYER, Op.MUL_MAT, ("n_embd", "n_ff")),
-    WeightKind("blk.{il}.ffn_gate.bias", _LAYER, Op.ADD, ("n_ff",), required=False),
-    WeightKind("blk.{il}.ffn_down.weight", _LAYER, Op.MUL_MAT, ("n_ff", "n_embd")),
-    WeightKind("blk.{il}.ffn_down.bias", _LAYER, Op.ADD, ("n_embd",), required=False),
-    WeightKind("blk.{il}.ffn_up.weight", _LAYER, Op.MUL_MAT, ("n_embd", "n_ff")),
-    WeightKind("blk.{il}.ffn_up.bias", _LAYER, Op.ADD, ("n_ff",), required=False),
-)
+def hparams(keys: ArchKeys) -> Hparams:
+    """The numbers of a model."""
+    hp = read_common(keys, rope_mode=ROPE_NORM)
+    check_heads_alike(keys, hp, rotates_all=True)
+    return hp
+
+
+def weights(hp: Hparams) -> tuple[WeightKind, ...]:
+    """What is asked of a file."""
+    table = WeightList()
+    table.embedding_and_head(hp)
+    for il, layer in enumerate(hp.layers):
+        table.norm(il, "attn_norm", hp.n_embd)
+        qkv_weights(table, hp, il)
+        table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
+        table.bias(il, "attn_output", hp.n_embd)
+        table.norm(il, "ffn_norm", hp.n_embd)
+        rope_factor_weights(table, hp, il)
+        if hp.n_expert:
+            moe_weights(table, hp, il, n_ff=layer.n_ff)
+        else:
+            ffn_weights(table, hp, il)
+            ffn_biases(table, hp, il)
+    return table.finish()
 
 
 def build(ctx: GraphContext) -> BuiltGraph:
@@ -57,26 +65,21 @@ def build(ctx: GraphContext) -> BuiltGraph:
     x = embed_tokens(ctx)
     for il in range(ctx.hparams.n_layer):
         x = _layer(ctx, x, il)
-    normed = ctx.named(rms_norm(ctx, x, ctx.weight("output_norm"), -1), "result_norm")
-    logits = ctx.named(ops.mul_mat(ctx.weight("output"), normed), "result_output")
-    return ctx.finish(logits)
+    return finish_with_logits(ctx, x)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
-    normed = ctx.named(rms_norm(ctx, x, ctx.weight("attn_norm", il), il), "attn_norm", il)
-    attended = ctx.named(_attention(ctx, normed, il), "attn_out", il)
-    if il == ctx.hparams.n_layer - 1:
-        attended, x = keep_outputs(ctx, attended, x)
+    normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
+    parts = rotate(ctx, qkv(ctx, normed, il), il, rope_factors(ctx, il))
+    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
+    attended = ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    attended, x = keep_outputs(ctx, il, attended, x)
     joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
-    normed = ctx.named(rms_norm(ctx, joined, ctx.weight("ffn_norm", il), il), "ffn_norm", il)
-    hidden = ctx.named(gated_ffn(ctx, normed, il), "ffn_out", il)
-    return ctx.named(ops.add(hidden, joined), "l_out", il)
+    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
+    return ctx.named(ops.add(_feed_forward(ctx, normed, il), joined), "l_out", il)
 
 
-def _attention(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
-    positions = ctx.input("inp_pos", TensorType.I32, ctx.shape.n_tokens)
-    factors = ctx.optional("rope_freqs", il)
-    q, k, v = qkv(ctx, x, il)
-    q = ctx.named(ops.rope(q, positions, factors, ctx.hparams.rope), "Qcur", il)
-    k = ctx.named(ops.rope(k, positions, factors, ctx.hparams.rope), "Kcur", il)
-    return attention(ctx, q, k, v, scale=1.0 / math.sqrt(ctx.hparams.n_embd_head), il=il)
+def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    if ctx.hparams.n_expert:
+        return moe_ffn(ctx, x, il)
+    return ctx.named(gated_ffn(ctx, x, GluOp.SWIGLU, il), "ffn_out", il)

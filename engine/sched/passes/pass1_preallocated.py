@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.devices import BufferUsage
+from engine.core.ops import Op
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
 from engine.core.tensor import Flag
 from engine.errors import PlacementError
@@ -43,6 +44,13 @@ def home_of(problem: Problem, slot: int) -> tuple[int, Cause | None]:
 
 def _nobody_runs_it_there(problem: Problem, slot: int, buft: BufferTypeFacts) -> PlacementError:
     tensor = problem.graph.tensors[slot]
+    if tensor.op is Op.NONE:
+        names = ", ".join(view.name for view in problem.backends)
+        return PlacementError(
+            f"No device of the model works in {buft.name} memory.",
+            f"{tensor.name} lies there, and the model uses {names}.",
+            "Use the device of that memory too (-dev), or other memory (-ot).",
+        )
     backends = [
         f"{view.name}: {_can(problem.supports_buft(i, buft))} read {buft.name} memory, "
         f"{_can(problem.supports_op(i, slot))} run {tensor.op_desc}"

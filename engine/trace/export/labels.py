@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.core.experts import runs_text
 from engine.trace.records import SpanFlag, SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Row(NamedTuple):
     start_ns: int
     end_ns: int
     n_bytes: int
+    first_expert: int
+    last_expert: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,8 @@ def measured_args(row: Row) -> dict[str, Value]:
     duration_ns = row.end_ns - row.start_ns
     if row.kind == SpanKind.COPY:
         args["bytes"] = row.n_bytes
+        if row.first_expert >= 0:
+            args["experts"] = runs_text([(row.first_expert, row.last_expert)])
         if duration_ns:
             args["MiB/s"] = round(row.n_bytes / (1 << 20) * 1e9 / duration_ns, 1)
     elif row.kind == SpanKind.STEP:
@@ -102,6 +107,9 @@ def _copy(meta: TraceMeta, row: Row) -> Label:
     if copy is None:
         return Label(f"copy {row.item_id}", "copy", args)
     args["split"] = copy.consumer
+    if copy.n_experts:
+        args["of experts"] = copy.n_experts
+        args["bytes of all experts"] = copy.n_bytes
     return Label(copy.name, "copy", args)
 
 

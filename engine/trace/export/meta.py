@@ -30,12 +30,15 @@ class SplitMeta:
 class CopyMeta:
     """An input copy by its id: the tensor, the split it feeds, the split that made the tensor.
 
-    `producer` is None for weights and for what the caller wrote.
+    `producer` is None for weights and for what the caller wrote. `n_bytes` is all of it; of a
+    weight whose used experts alone are copied `n_experts` are there, else 0.
     """
 
     name: str
     consumer: int
     producer: int | None = None
+    n_bytes: int = 0
+    n_experts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

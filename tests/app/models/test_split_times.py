@@ -4,6 +4,7 @@ import pytest
 from app.models.split_times import split_times
 from engine.trace.records import SPAN_DTYPE, SpanKind, StepKind
 from tests.app.models import paper_run
+from tests.engine.sched.expert_run import expert_run
 
 MS = 1_000_000
 
@@ -63,3 +64,14 @@ def test_the_wall_time_is_that_of_the_steps():
 
     assert times.wall_ns == pytest.approx((prompt["end_ns"] - prompt["start_ns"]).sum())
     assert times.of_splits(np.array([99])).n == 1
+
+
+def test_pieces_of_a_copy_in_one_step_are_one_time():
+    table, recorder = expert_run((7, 1, 5, 2))
+    spans = recorder.snapshot().spans()
+    up = spans[(spans["kind"] == SpanKind.COPY) & (spans["index"] == 0)]
+
+    times = split_times(spans, table)
+
+    assert len(up) == 3
+    assert times.copy_ns[0] == (up["end_ns"] - up["start_ns"]).sum()

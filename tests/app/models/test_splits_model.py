@@ -5,6 +5,7 @@ from app.models.split_times import split_times
 from app.models.splits_model import BACKEND_ROLE, LARGE_ROLE, SplitsModel
 from app.models.splits_rows import Column
 from tests.app.models import paper_run
+from tests.engine.sched.expert_run import expert_run
 
 TOOLTIP = Qt.ItemDataRole.ToolTipRole
 
@@ -127,3 +128,19 @@ def test_sorting_by_name_and_device_gives_every_split_once(model):
 
 def test_the_tooltip_of_a_folded_line_says_what_opens_it(model):
     assert "Enter or a click shows them" in model.index(13, Column.ID).data(TOOLTIP)
+
+
+def test_bytes_are_the_planned_ones_and_the_header_says_so_of_experts(qapp):
+    table, recorder = expert_run((7, 1))
+    model = SplitsModel()
+    model.set_plan(table)
+    dense = SplitsModel()
+    dense.set_plan(paper_run.plans().prompt)
+
+    model.set_times(split_times(recorder.snapshot().spans(), table))
+
+    row = model.row_of(1)
+    assert model.data(model.index(row, Column.KIB)) == "32"
+    assert "Measured: " in model.data(model.index(row, 0), TOOLTIP)
+    tips = [m.headerData(Column.KIB, Qt.Orientation.Horizontal, TOOLTIP) for m in (model, dense)]
+    assert tips[0] == f"{tips[1]}; of experts only used ones, counted whole here"

@@ -22,10 +22,16 @@ from app.shell.answer_text import (
 from app.shell.markup import joined, to_plain
 from app.state.app_state import RunInfo
 from app.theme.text import SPACE, THIN
+from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferTypeFacts, DeviceType
+from engine.core.options import Options
 from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
 from engine.core.summary import RunState, RunSummary, StopReason
-from engine.core.table import DeviceRow
+from engine.core.table import DeviceRow, table_of_set
+from engine.core.types import TensorType
+from engine.gguf.reader import open_gguf
+from engine.gguf.writer import header_bytes
+from engine.model.planning import make_planner
 from tests.app.models import paper_run
 from tests.app.shell.test_words import MODEL, plain
 
@@ -63,6 +69,20 @@ def test_the_answer_is_the_designs_sentence():
         "761 of 936 operations run on OpenCL0, 175 on CPU. It fits, 13.4 GiB to spare. "
         "321 splits for the prompt, 2 for a token. 95.56 MiB copied per prompt batch, "
         "5.5 KiB per token."
+    )
+
+
+def test_a_plan_without_operations_says_what_it_has(tmp_path):
+    path = tmp_path / "storm.gguf"
+    weight = ("blk.0.wind.weight", TensorType.F32, (64, 64))
+    path.write_bytes(header_bytes({"general.architecture": "storm"}, [weight]))
+    with open_gguf(path) as file:
+        planner = make_planner(file, [parse_virtual("CPU:cpu:1024")], Options())
+        plans = table_of_set(planner.plan_set(), 0)
+
+    assert words(plan_clauses(plans, Batch.PROMPT)) == (
+        "No operation is planned: weights and caches alone have a place. "
+        "It fits, 1 024 MiB to spare."
     )
 
 

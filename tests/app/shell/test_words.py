@@ -1,5 +1,6 @@
 """Markup, messages, status, the run panel's and the welcome page's words."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from PySide6.QtCore import QSize
 
 from app.shell.controller import ended_words
 from app.shell.first_selection import first_node
+from app.shell.help_window import manual_path
 from app.shell.job_row import count_text
 from app.shell.main_window import first_size
 from app.shell.markup import joined, to_html, to_plain
@@ -18,17 +20,18 @@ from app.shell.messages import (
     exported_message,
     failed_message,
     model_message,
+    recalled_message,
     waiting_message,
 )
 from app.shell.run_panel import DEMO_PROMPT, counts_text, speeds_text
 from app.shell.status_text import file_title, measured_text, status_facts
 from app.shell.welcome import absence_words, device_words, when_text
-from app.shell.window_commands import command_line, trace_format_of
+from app.shell.window_commands import command_line, llama_cpp_args, trace_format_of
 from app.state.app_state import AppState, RunInfo
 from app.theme.colours import LIGHT, device_style
 from app.theme.text import SPACE, THIN
 from engine.core.devices import DeviceType, Unavailable
-from engine.core.options import Options
+from engine.core.options import OPTION_SPECS, Options, TensorOverride
 from engine.core.summary import (
     DeviceSummary,
     ModelSummary,
@@ -83,6 +86,13 @@ def test_a_truncated_file_is_a_message_with_its_next_step():
 
     assert message.title == "x.gguf ends too early. It can be planned, not run."
     assert (message.sentence, message.hint) == ("Tensor 2 of 9.", "Usual cause: a")
+
+
+def test_a_file_whose_text_is_read_otherwise_than_it_asks_says_so():
+    message = model_message(replace(MODEL, text_faults=("It has no merges.", "It is broken.")))
+
+    assert (message.title, message.sentence) == ("It has no merges.", "It is broken.")
+    assert message.hint == "Plan and times do not depend on it."
 
 
 def test_a_file_that_cannot_be_planned_says_that_its_tensors_are_listed():
@@ -215,6 +225,59 @@ def test_the_command_can_be_pasted_into_a_shell():
     assert command_line("/my models/a.gguf", args) == (
         "llama-cli -ngl 2 --no-op-offload -m '/my models/a.gguf'"
     )
+
+
+def test_the_command_holds_nothing_that_llama_cpp_does_not_know():
+    options = Options(
+        layer_rule="output-last",
+        tensor_overrides=(
+            TensorOverride(r"blk\.(1|2)\.ffn", "CPU"),
+            TensorOverride("attn", "GPU0"),
+        ),
+        tensor_split=(3.0, 1.0),
+        n_cpu_moe=2,
+        offload_kqv=False,
+    )
+
+    assert command_line("a.gguf", llama_cpp_args(options)) == (
+        r"llama-cli -ts 3,1 -ot 'blk\.(1|2)\.ffn=CPU,attn=GPU0' -ncmoe 2 -nkvo -m a.gguf"
+    )
+
+
+def test_options_of_last_time_are_said_unless_the_toolbar_shows_them():
+    assert recalled_message(None) is None
+    assert recalled_message(Options(n_gpu_layers=3, n_ctx=512, op_offload=False)) is None
+
+    message = recalled_message(Options(n_gpu_layers=3, mmap=False))
+    assert message.sentence == "-ngl 3 --no-mmap"
+    assert message.actions == ("show_options", "reset_options")
+
+
+# The manual.
+
+
+def manual_pages():
+    return sorted(manual_path().parent.glob("*.md"))
+
+
+def test_the_manual_names_every_option_with_its_flag():
+    rows = {
+        line.split("|")[1].strip()
+        for line in (manual_path().with_name("options.md")).read_text("utf-8").splitlines()
+        if line.startswith("| -")
+    }
+
+    assert rows == {spec.flags[0] for spec in OPTION_SPECS}
+
+
+def test_every_page_of_the_manual_is_reached_and_every_link_leads_somewhere():
+    linked = set()
+    for page in manual_pages():
+        for target in re.findall(r"\]\(([^)]+)\)", page.read_text("utf-8")):
+            assert page.with_name(target).is_file(), target
+            linked.add(target)
+
+    assert {page.name for page in manual_pages()} <= linked | {"index.md"}
 
 
 # First selection.

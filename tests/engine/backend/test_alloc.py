@@ -11,6 +11,7 @@ from engine.backend.alloc import (
     compute_bytes,
     fits,
     grown,
+    needed_chunks,
     place,
     plan_allocation,
 )
@@ -506,6 +507,13 @@ def lifetimes(graph: AllocGraph) -> dict[Tensor, tuple[int, int]]:
 def is_heir(graph: AllocGraph, heir: Tensor, tensor: Tensor) -> bool:
     """Whether `heir` may take the place of `tensor`, its source, while it is computed."""
     return heir.op in INPLACE_OPS and any(source is tensor for source in heir.src)
+
+
+@given(planned())
+def test_what_a_graph_needs_is_known_without_its_offsets(case):
+    graph, bufts, plan = case
+
+    assert needed_chunks(graph, bufts) == plan.chunk_bytes
 
 
 @given(planned())

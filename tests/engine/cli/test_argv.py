@@ -16,6 +16,7 @@ from engine.cli.argv import spelled, unknown_option
         ("why -m x.gguf norm-0", "why x.gguf norm-0"),
         ("why norm-0 --model x.gguf", "why x.gguf norm-0"),
         ("plan x.gguf -nopo --op-offload", "plan x.gguf --no-op-offload"),
+        ("plan x.gguf --mmap -kvo --repack -nkvo", "plan x.gguf -nkvo"),
         ("run x.gguf --temperature 0 --n-predict 3", "run x.gguf --temp 0 --predict 3"),
         ("run x.gguf -p -m", "run x.gguf -p -m"),
         ("", ""),

@@ -20,7 +20,8 @@ def test_plan_gives_nodes_splits_and_memory_of_both_batches(cli):
         assert {"id", "backend", "start", "stop", "inputs"} <= set(split)
         assert all({"name", "bytes"} == set(item) for item in split["inputs"])
         assert all(
-            set(kinds) == {"model", "kv", "compute", "output"} for kinds in plan["memory"].values()
+            set(kinds) == {"model", "kv", "state", "compute", "output"}
+            for kinds in plan["memory"].values()
         )
 
 
@@ -54,6 +55,18 @@ def test_a_backend_has_the_name_of_its_stream_as_in_real_logs(cli):
     names = {"RPC0[127.0.0.1:50052]", "CPU"}
     assert {node["backend"] for node in plan["nodes"]} == names
     assert {split["backend"] for split in plan["splits"]} == names
+
+
+def test_joined_devices_are_one_that_is_planned_only(cli):
+    options = (nano(), *PAPER, "--virtual", "GPU1:gpu:8192", "-sm", "tensor")
+
+    plan = cli("plan", *options, "--json").json["prompt"]
+    told = cli("plan", *options)
+
+    assert {node["backend"] for node in plan["nodes"]} == {"Meta(GPU0,GPU1)", "CPU"}
+    assert plan["problem"].startswith("-sm tensor is planned only.")
+    assert "-sm tensor is planned only." in told.err
+    assert "Meta(): on paper: GPU0, GPU1 as one device, planned only" in told.out
 
 
 @pytest.mark.parametrize("name", ["--devices", "--device", "-dev"])
@@ -266,3 +279,18 @@ def test_why_of_a_node_that_is_not_there_says_what_is(cli, node, said):
 
     assert done.code == 1
     assert said in done.err
+
+
+def test_a_model_without_a_graph_has_its_memory_planned_and_says_so(cli, tmp_path):
+    done = cli("plan", nano_with(tmp_path, general__architecture="storm"))
+
+    assert done.code == 0
+    assert done.err.startswith("This version has no graph for storm models.")
+    assert done.out.startswith("no node is planned · 0 splits for the prompt")
+
+
+def test_a_model_without_a_graph_is_not_run(cli, tmp_path):
+    done = cli("run", nano_with(tmp_path, general__architecture="storm"), "-p", "hello")
+
+    assert done.code == 1
+    assert done.err.startswith("This version has no graph for storm models.")

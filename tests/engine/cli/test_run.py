@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.engine.nano import nano, nano_with
+from tests.oracle import golden
 
 PROMPT = "Hello world"
 FIRST_TOKENS = [745, 270, 132]
@@ -48,6 +49,32 @@ def test_copies_have_bytes_and_times(cli, opencl_device, devices):
     assert {split["backend"] for split in run["splits"]} == {opencl_device, "CPU"}
     assert run["copies"]
     assert all(copy["bytes"] > 0 and len(copy["time_ns"]) == 1 for copy in run["copies"])
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.big_set
+def test_used_experts_alone_are_copied_and_the_trace_adds_up_to_the_same(
+    cli, opencl_device, monkeypatch, tmp_path
+):
+    """Each of 4 layers has 3 weights of 8 experts in host memory, of which a token uses 2."""
+    monkeypatch.setenv("GGML_OP_OFFLOAD_MIN_BATCH", "1")
+    trace = tmp_path / "t.json"
+    options = ("-ngl", 0, "-c", 256, "--temp", 0, "--devices", opencl_device, "--trace", trace)
+    model = golden.model("tiny-qwen3moe-q8_0")
+
+    run = cli("run", model, "-p", PROMPT, "-n", 3, *options, "--json").json
+
+    use = run["token_experts"]
+    assert (use["n_steps"], use["n_copies"]) == (2, 2 * 4 * 3)
+    assert (use["n_used"], use["n_experts"]) == (2 * use["n_copies"], 8 * use["n_copies"])
+    assert use["whole_bytes"] / 4.5 < use["copied_bytes"] < use["whole_bytes"] / 3.5
+    assert use["estimated_all_ns"] > use["copy_ns"] > 0
+    slices = [e["args"] for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    pieces = [args for args in slices if "experts" in args]
+    copies = [copy for copy in run["copies"] if copy["n_experts"]]
+    assert sum(args["bytes"] for args in pieces) == sum(sum(c["copied_bytes"]) for c in copies)
+    assert {args["of experts"] for args in pieces} == {8}
 
 
 def test_people_see_the_prompt_the_text_and_the_sums(cli):
@@ -165,10 +192,24 @@ def test_a_run_whose_plan_has_a_gpu_on_paper_says_so(cli, monkeypatch):
 def test_fetch_says_where_the_demo_model_is(cli, monkeypatch, tmp_path):
     model = tmp_path / "demo.gguf"
     model.write_bytes(b"12345")
-    monkeypatch.setattr("engine.cli.fetch.fetch_demo", lambda tell: model)
+    monkeypatch.setattr("engine.cli.fetch.fetch_known", lambda name, tell: model)
 
-    assert cli("fetch", "demo", "--json").json == {"path": str(model), "bytes": 5}
+    said = {"path": str(model), "bytes": 5, "licence": "Apache-2.0"}
+    assert cli("fetch", "demo", "--json").json == said
     assert cli("fetch", "demo").out == f"{model}\n"
+
+
+def test_fetch_says_the_licence_first(cli, monkeypatch, tmp_path):
+    (tmp_path / "g.gguf").write_bytes(b"12345")
+    monkeypatch.setattr("engine.cli.fetch.fetch_known", lambda name, tell: tmp_path / "g.gguf")
+
+    said = cli("fetch", "gemma").err
+
+    assert said.startswith("Gemma 3 270M, 241.39 MiB. Licence: Gemma Terms of Use, https://")
+
+
+def test_fetch_refuses_a_model_it_does_not_know(cli):
+    assert "choose from demo, gemma, qwen" in cli("fetch", "llama").err.replace("'", "")
 
 
 def test_devices_lists_those_on_paper_too(cli):

@@ -27,10 +27,17 @@ def ids(*ne: int) -> Tensor:
         (build.mul_mat(t(64, 8, 1), t(64, 3, 4)), F32, (8, 3, 4, 1)),
         (build.mul_mat(t(64, 8, tensor_type=TensorType.Q4_0), t(64, 3)), F32, (8, 3, 1, 1)),
         (build.mul_mat_id(t(64, 8, 4), t(64, 1, 5), ids(2, 5)), F32, (8, 2, 5, 1)),
+        (build.mul_mat_id(t(64, 8, 4), t(64, 2, 5), ids(2, 5)), F32, (8, 2, 5, 1)),
         (build.add(t(8, 3), t(8)), F32, (8, 3, 1, 1)),
         (build.mul(t(8, 3, tensor_type=F16), t(8)), F16, (8, 3, 1, 1)),
         (build.add_id(t(8, 2, 3), t(8, 4), ids(2, 3)), F32, (8, 2, 3, 1)),
+        (build.norm(t(8, 3), 1e-5), F32, (8, 3, 1, 1)),
         (build.rms_norm(t(8, 3), 1e-5), F32, (8, 3, 1, 1)),
+        (build.fill(t(8, 3), 1.0), F32, (8, 3, 1, 1)),
+        (build.concat(t(8, 3), t(4, 3), 0), F32, (12, 3, 1, 1)),
+        (build.concat(t(8, 3), t(8, 2), 1), F32, (8, 5, 1, 1)),
+        (build.repeat(t(8, 1, 3), 8, 4, 3), F32, (8, 4, 3, 1)),
+        (build.glu(t(8, 3), GluOp.SWIGLU), F32, (4, 3, 1, 1)),
         (build.scale(t(8, 3), 2.0), F32, (8, 3, 1, 1)),
         (build.rope(t(8, 2, 3), ids(3), None, RopeParams(8)), F32, (8, 2, 3, 1)),
         (build.soft_max(t(8, 3), None, SoftMaxParams()), F32, (8, 3, 1, 1)),
@@ -43,8 +50,11 @@ def ids(*ne: int) -> Tensor:
         ),
         (build.get_rows(t(64, 9, tensor_type=TensorType.Q4_0), ids(3)), F32, (64, 3, 1, 1)),
         (build.get_rows(ids(64, 9), ids(3)), I32, (64, 3, 1, 1)),
+        (build.get_rows(t(1, 4, 2, 3), ids(2, 2, 3)), F32, (1, 2, 2, 3)),
         (build.argsort(t(8, 3)), I32, (8, 3, 1, 1)),
         (build.sum_rows(t(8, 3)), F32, (1, 3, 1, 1)),
+        (build.clamp(t(8, 3), 0.0, 1.0), F32, (8, 3, 1, 1)),
+        (build.pad(t(8, 3, tensor_type=F16), 4), F16, (12, 3, 1, 1)),
         (build.transpose(t(8, 3)), F32, (3, 8, 1, 1)),
         (build.permute(t(8, 3, 2), (0, 2, 1, 3)), F32, (8, 2, 3, 1)),
         (build.reshape(t(8, 3), 4, 6), F32, (4, 6, 1, 1)),
@@ -62,8 +72,14 @@ def test_types_and_shapes_are_those_of_ggml(made, tensor_type, ne):
         lambda: build.mul_mat(t(64, 8), t(32, 3)),
         lambda: build.mul_mat(t(64, 8, 3), t(64, 3, 4)),
         lambda: build.mul_mat(t(64, 8, 1, 3), t(64, 3, 1, 4)),
+        lambda: build.mul_mat_id(t(64, 8, 4), t(32, 1, 5), ids(2, 5)),
+        lambda: build.mul_mat_id(t(64, 8, 4), t(64, 1, 5), ids(2, 6)),
+        lambda: build.mul_mat_id(t(64, 8, 4), t(64, 2, 5), ids(3, 5)),
         lambda: build.add(t(8, 3), t(3)),
         lambda: build.glu_split(t(8), t(4), GluOp.SWIGLU),
+        lambda: build.concat(t(8, 3), t(8, 2), 0),
+        lambda: build.repeat(t(8, 2), 8, 3),
+        lambda: build.soft_max(t(8, 3, 2), None, SoftMaxParams(), sinks=t(2)),
         lambda: build.reshape(t(8, 3), 5),
         lambda: build.reshape(build.transpose(t(8, 3)), 24),
         lambda: build.cont(t(8), (4, 1, 1, 1)),
@@ -92,6 +108,18 @@ def test_shapes_that_do_not_go_together_are_a_developers_mistake(impossible):
 )
 def test_names_are_derived_as_ggml_does(made, name):
     assert made.name == name
+
+
+def test_sinks_are_the_last_source():
+    mask, sinks = t(9, 5, tensor_type=F16), t(4)
+
+    weights = build.soft_max(t(9, 5, 4), mask, SoftMaxParams(), sinks=sinks)
+    attended = build.flash_attn_ext(
+        t(16, 5, 4), t(16, 9, 2), t(16, 9, 2), mask, FlashAttnParams(), sinks=sinks
+    )
+
+    assert weights.src[1:] == (mask, sinks)
+    assert attended.src[3:] == (mask, sinks)
 
 
 def test_a_view_of_a_view_points_at_the_first_tensor():

@@ -7,17 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.options import (
+    CACHE_TYPES,
     DEFAULTS,
     OPTION_SPECS,
     SPEC_BY_FIELD,
     FlashAttn,
+    LayerRule,
     Options,
     Redo,
+    SplitMode,
+    TensorOverride,
     checked,
     redo_of,
 )
 from engine.errors import PlacementError
 
+SHARES = "It must be shares from 0 to 1e+30 with commas between them."
+PAIRS = "It must be a pattern, = and a buffer type, with commas between pairs."
 NUMBERS = [spec for spec in OPTION_SPECS if spec.low is not None]
 
 
@@ -42,6 +48,12 @@ def test_no_two_options_share_a_flag():
         ("devices", "GPU0, GPU1", ("GPU0", "GPU1")),
         ("devices", "none", ()),
         ("seed", "-1", -1),
+        ("tensor_split", "3,1", (3.0, 1.0)),
+        ("tensor_split", "0.5/ 2", (0.5, 2.0)),
+        ("tensor_overrides", "a.*=CPU,b=RPC0[h:1]", (("a.*", "CPU"), ("b", "RPC0[h:1]"))),
+        ("tensor_overrides", "a=b=c", (("a", "b=c"),)),
+        ("cache_type_k", "q8_0", "q8_0"),
+        ("layer_rule", "output-last", LayerRule.OUTPUT_LAST),
     ],
 )
 def test_a_text_stands_for_a_value(name, text, value):
@@ -56,7 +68,21 @@ def test_a_text_stands_for_a_value(name, text, value):
         ("top_p", "1.5", "--top-p cannot be 1.5.", "It must be at most 1."),
         ("temperature", "nan", "--temp cannot be nan.", "It must be at least 0."),
         ("flash_attn", "maybe", "-fa cannot be maybe.", "It must be one of on, off, auto."),
-        ("split_mode", "row", "-sm cannot be row.", "It must be one of layer."),
+        ("split_mode", "rows", "-sm cannot be rows.", "It must be one of none, layer, tensor."),
+        ("main_gpu", "-2", "-mg cannot be -2.", "It must be at least -1."),
+        ("tensor_split", "3,x", "-ts cannot be 3,x.", SHARES),
+        ("tensor_split", "3,,1", "-ts cannot be 3,,1.", SHARES),
+        ("tensor_split", "-1", "-ts cannot be -1.", SHARES),
+        ("tensor_split", "inf", "-ts cannot be inf.", SHARES),
+        ("tensor_split", "1e39,1", "-ts cannot be 1e+39,1.", SHARES),
+        ("tensor_overrides", "ffn", "-ot cannot be ffn=.", PAIRS),
+        ("tensor_overrides", "", "-ot cannot be empty.", PAIRS),
+        (
+            "cache_type_v",
+            "f64",
+            "-ctv cannot be f64.",
+            f"It must be one of {', '.join(CACHE_TYPES)}.",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_allowed(name, text, title, sentence):
@@ -67,6 +93,24 @@ def test_a_wrong_value_is_refused_with_what_is_allowed(name, text, title, senten
     assert caught.value.hint == SPEC_BY_FIELD[name].help
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fault"),
+    [
+        ("blk\\.(", "missing ), unterminated subpattern at position 5"),
+        ("x{99999999999999}", "the repetition number is too large"),
+        ("(" * 2000 + ")" * 2000, "too many brackets are in one another"),
+        ("[[:digit:]]", "Possible nested set at position 1"),
+    ],
+    ids=["open bracket", "many times", "deep", "read otherwise by llama.cpp"],
+)
+def test_a_pattern_that_cannot_be_used_is_named_with_its_fault(pattern, fault):
+    with pytest.raises(PlacementError) as caught:
+        Options(tensor_overrides=(("a", "CPU"), (pattern, "CPU")))
+
+    assert caught.value.title == f"-ot cannot look for {pattern}."
+    assert caught.value.sentence == f"It cannot be used as a regular expression: {fault}."
+
+
 @pytest.mark.parametrize("spec", NUMBERS, ids=lambda spec: spec.field)
 def test_both_bounds_are_allowed_and_what_lies_beyond_is_not(spec):
     assert spec.check(spec.low) == spec.low
@@ -74,6 +118,15 @@ def test_both_bounds_are_allowed_and_what_lies_beyond_is_not(spec):
     for beyond in (spec.low - 1, spec.high + 1):
         with pytest.raises(PlacementError):
             spec.check(beyond)
+
+
+def test_what_only_llama_cpp_has_is_refused_with_the_reason_and_what_to_do_instead():
+    with pytest.raises(PlacementError) as caught:
+        SPEC_BY_FIELD["split_mode"].parse("row")
+
+    assert caught.value.title == "-sm cannot be row."
+    assert caught.value.sentence.startswith("No device here supports split buffers.")
+    assert caught.value.hint == "Choose layer, or tensor, which took its place."
 
 
 def test_changes_are_checked():
@@ -99,6 +152,12 @@ def test_a_word_is_the_member_it_names_and_a_list_a_tuple():
         ({"temperature": "hot"}, "It must be a number."),
         ({"op_offload": 1}, "It must be true or false."),
         ({"devices": "GPU0"}, "It must be a list of names."),
+        ({"tensor_split": None}, SHARES),
+        ({"tensor_split": ["1"]}, SHARES),
+        ({"tensor_overrides": ["ffn=CPU"]}, PAIRS),
+        ({"tensor_overrides": [("ffn", "")]}, PAIRS),
+        ({"tensor_overrides": [("a,b", "CPU")]}, PAIRS),
+        ({"tensor_overrides": [("a=b", "CPU")]}, PAIRS),
     ],
 )
 def test_options_hold_nothing_that_is_not_allowed(values, sentence):
@@ -121,6 +180,16 @@ def test_the_defaults_need_no_arguments():
         (Options(devices=("GPU0", "GPU1")), ["-dev", "GPU0,GPU1"]),
         (Options(flash_attn=FlashAttn.ON, n_ctx=512), ["-c", "512", "-fa", "on"]),
         (Options(temperature=0.0), ["--temp", "0.0"]),
+        (Options(tensor_split=(3, 0.5)), ["-ts", "3,0.5"]),
+        (
+            Options(tensor_overrides=(TensorOverride("a", "CPU"), TensorOverride("b", "G"))),
+            ["-ot", "a=CPU,b=G"],
+        ),
+        (
+            Options(cpu_moe=True, n_cpu_moe=2, offload_kqv=False, repack=False, mmap=False),
+            ["-cmoe", "-ncmoe", "2", "-nkvo", "-nr", "--no-mmap"],
+        ),
+        (Options(host_buffer=False, split_mode=SplitMode.NONE), ["-sm", "none", "--no-host"]),
     ],
 )
 def test_what_differs_from_the_defaults_becomes_arguments(options, args):
@@ -133,7 +202,8 @@ def parsed(args):
     options, words = DEFAULTS, iter(args)
     for flag in words:
         spec = by_flag[flag]
-        value = False if spec.kind is bool else spec.parse(next(words))
+        is_flag = spec.kind is bool
+        value = not getattr(DEFAULTS, spec.field) if is_flag else spec.parse(next(words))
         options = replace(options, **{spec.field: value})
     return options
 
@@ -142,6 +212,11 @@ def values_of(spec):
     """Any value an option can have."""
     if spec.kind is bool:
         return st.booleans()
+    if spec.item is float:
+        return st.lists(st.floats(0, 1e30), min_size=1, max_size=3).map(tuple)
+    if spec.item is TensorOverride:
+        pairs = st.tuples(st.sampled_from(("ffn", r"blk\.1\.", "(a|b)$")), st.just("CPU"))
+        return st.lists(pairs, min_size=1, max_size=3).map(tuple)
     if spec.kind is tuple:
         names = st.lists(st.sampled_from(("GPU0", "GPU1", "BLAS")), max_size=3).map(tuple)
         return st.one_of(st.none(), names)

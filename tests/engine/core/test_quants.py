@@ -49,12 +49,20 @@ def test_bytes_are_those_of_the_gguf_package(tensor_type: TensorType):
     assert quantize(tensor_type, values).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("tensor_type", TYPES, ids=IDS)
+READ_ONLY = [
+    TensorType.Q2_K, TensorType.Q3_K, TensorType.Q4_K, TensorType.Q5_K, TensorType.Q6_K,
+    TensorType.IQ1_S, TensorType.IQ1_M, TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S,
+    TensorType.IQ3_XXS, TensorType.IQ3_S, TensorType.IQ4_NL, TensorType.IQ4_XS,
+    TensorType.TQ1_0, TensorType.TQ2_0, TensorType.MXFP4, TensorType.NVFP4,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("tensor_type", TYPES + READ_ONLY, ids=lambda kind: kind.label)
 def test_values_are_those_of_the_gguf_package_for_any_bytes(tensor_type: TensorType):
     raw = np.random.default_rng(3).integers(0, 256, tensor_type.block_bytes * 300, dtype=np.uint8)
     n_elems = 300 * tensor_type.block_elems
 
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         ours = dequantize(tensor_type, raw, n_elems)
         expected = gguf.dequantize(raw, theirs(tensor_type)).reshape(-1)
 
@@ -125,11 +133,31 @@ def test_a_read_only_unaligned_view_with_bytes_to_spare_is_read():
     assert dequantize(TensorType.F32, raw, 8).tolist() == list(range(8))
 
 
+def test_a_set_bit_of_q1_0_is_the_scale_and_others_its_negative():
+    """The package cannot read this type."""
+    rng = np.random.default_rng(1)
+    bits, scales = rng.integers(0, 2, (3, 128)), np.array([0.5, 2.0, -1.5], np.float16)
+    packed = np.packbits(bits.astype(np.uint8), axis=1, bitorder="little")
+    raw = np.hstack([scales[:, np.newaxis].view(np.uint8), packed])
+
+    values = dequantize(TensorType.Q1_0, raw, 384).reshape(3, 128)
+
+    np.testing.assert_array_equal(values, np.where(bits, 1.0, -1.0) * scales[:, np.newaxis])
+
+
+def test_every_type_of_a_model_file_is_read():
+    made_for_itself = {TensorType.Q8_1, TensorType.Q8_K}
+    for tensor_type in TensorType:
+        if tensor_type.is_quantized and tensor_type not in made_for_itself:
+            raw = np.zeros(tensor_type.block_bytes, np.uint8)
+            assert dequantize(tensor_type, raw, tensor_type.block_elems).dtype == np.float32
+
+
 def test_nothing_is_read_as_nothing():
     assert dequantize(TensorType.Q4_0, np.zeros(0, np.uint8), 0).size == 0
 
 
-@pytest.mark.parametrize("tensor_type", [TensorType.Q6_K, TensorType.I32])
+@pytest.mark.parametrize("tensor_type", [TensorType.Q8_K, TensorType.I32])
 def test_a_type_without_a_reference_is_named(tensor_type: TensorType):
     with pytest.raises(TypeError, match=f"reads {tensor_type.label}; these are: f32, f16, bf16"):
         dequantize(tensor_type, np.zeros(0, np.uint8), 0)

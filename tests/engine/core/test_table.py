@@ -12,6 +12,7 @@ from engine.core.tensor import Flag
 from engine.sched.planner import plan_graph
 from tests.engine.model.smollm2 import planner, tables
 from tests.engine.sched.drawn import N, constant, cpu, graph_of
+from tests.engine.sched.expert_run import N_EXPERTS, expert_run
 
 CONFIGS = [("cuda", 2), ("two", -1), ("blas", 2), ("cpu", 0)]
 
@@ -113,6 +114,15 @@ def test_splits_and_copies_equal_the_cut(pair):
     assert table.copied_bytes == sum(copy.n_bytes for copy in cut.copies)
 
 
+def test_only_copies_of_used_experts_say_how_many_experts_there_are(pair):
+    table, _ = expert_run([1, 2])
+    _, dense = pair
+
+    assert [table.copy_name(i) for i in np.flatnonzero(table.copies["n_experts"])] == ["up", "down"]
+    assert table.copies["n_experts"].max() == N_EXPERTS
+    assert not dense.copies["n_experts"].any()
+
+
 def test_layers_equal_the_plan(pair):
     plan, table = pair
 
@@ -189,7 +199,7 @@ def test_the_ledger_adds_up_what_is_on_a_device():
     memory = tables("cuda", n_gpu_layers=2).memory
 
     assert memory.total("CUDA0") == sum(r.n_bytes for r in memory.rows if r.device == "CUDA0")
-    assert {row.kind for row in memory.rows} == set(MemoryKind)
+    assert {row.kind for row in memory.rows} == set(MemoryKind) - {MemoryKind.STATE}
 
 
 @pytest.mark.parametrize("texts", [[], ["a"], ["", "norm-0", "", "größe"]])

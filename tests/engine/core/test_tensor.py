@@ -27,6 +27,24 @@ def test_strides_without_gaps(tensor_type, ne, nb):
 
 
 @pytest.mark.parametrize(
+    ("tensor_type", "ne", "nb", "expected"),
+    [
+        (F32, (3, 4, 1, 1), (4, 12, 48, 48), True),
+        (F32, (3, 4, 1, 1), (4, 12, 7, 7), True),
+        (F32, (3, 1, 4, 1), (4, 99, 12, 48), True),
+        (F32, (1, 4, 1, 1), (99, 4, 16, 16), True),
+        (F32, (3, 4, 1, 1), (4, 16, 64, 64), False),
+        (F32, (3, 4, 1, 1), (8, 12, 48, 48), False),
+        (F32, (4, 3, 1, 1), (12, 4, 48, 48), False),
+        (Q4_1, (32, 2, 1, 1), (99, 20, 40, 40), True),
+        (Q4_1, (64, 2, 1, 1), (99, 40, 80, 80), False),
+    ],
+)
+def test_a_dimension_of_one_may_have_any_stride(tensor_type, ne, nb, expected):
+    assert Tensor(tensor_type, ne, nb=nb).is_contiguous is expected
+
+
+@pytest.mark.parametrize(
     ("tensor_type", "ne", "nb", "n_bytes"),
     [
         (F32, (3, 4, 1, 1), (4, 12, 48, 48), 48),

@@ -9,8 +9,7 @@ from engine.core.table import PlanSetTable, table_of_set
 from engine.gguf.reader import open_gguf
 from engine.model.planning import ModelPlanner, make_planner
 from tests.oracle import golden
-from tests.oracle.placement_log import options_of
-from tests.oracle.test_placements import recorded_devices
+from tests.oracle.placement_command import options_of, recorded_devices
 
 MODEL = "smollm2-135m-q4_1"
 
@@ -21,7 +20,7 @@ DEVICES = {
     "two": ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:4096:preset=cuda", "CPU:cpu:16384"),
     "blas": (
         "GPU0:gpu:8192:offload=32",
-        "BLAS:accel:0:preset=cpu,ops=MUL_MAT",
+        "BLAS:accel:0",
         "CPU:cpu:16384",
     ),
     "no-rms-norm": ("GPU0:gpu:8192:offload=32,noops=RMS_NORM", "CPU:cpu:16384"),

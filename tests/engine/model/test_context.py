@@ -5,14 +5,17 @@ import pytest
 
 from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_virtual
-from engine.core.options import FlashAttn, Options
+from engine.core.options import Options
 from engine.core.plan import Batch
-from engine.errors import ModelError, Stopped
+from engine.errors import ModelError, PlacementError, Stopped
+from engine.model.blocks.graph_context import InputKey, InputKind
 from engine.model.context import ModelContext
 from engine.model.planning import make_planner
 from engine.trace.recorder import Recorder
 from engine.trace.records import SpanKind, StepKind
-from tests.engine.model.made import N_KV, N_VOCAB, made_file
+from tests.engine.model.made import N_VOCAB, made_file
+from tests.engine.model.made_arch import made_header
+from tests.engine.model.made_numbers import ENCODER, FALCON_H1, MAMBA
 
 GPU = "GPU0:gpu:8192:mmap=0,offload=32"
 CPU = "CPU:cpu:16384"
@@ -21,16 +24,16 @@ CPU = "CPU:cpu:16384"
 class Run:
     """A loaded context of a made file; `stop` asks it to stop."""
 
-    def __init__(self, tmp_path, **options):
-        facts = [parse_virtual(line) for line in (GPU, CPU)]
+    def __init__(self, tmp_path, file=None, devices=(GPU, CPU), **options):
+        facts = [parse_virtual(line) for line in devices]
         self.calls, self.plans, self.progress = [], [], []
         self.stop = False
-        self.file = made_file(tmp_path)
-        devices = NullReg(facts, self.calls.append).devices()
+        self.file = made_file(tmp_path) if file is None else file
+        live = NullReg(facts, self.calls.append).devices()
         self.recorder = Recorder()
-        self.planner = make_planner(self.file, facts, Options(n_ctx=512, **options))
+        self.planner = make_planner(self.file, facts, Options(**{"n_ctx": 512, **options}))
         self.context = ModelContext(
-            self.file, self.planner, {d.facts.name: d for d in devices}, self.recorder,
+            self.file, self.planner, {d.facts.name: d for d in live}, self.recorder,
             on_plan=self.plans.append, stop_address=0, stop_asked=lambda: self.stop,
         )  # fmt: skip
 
@@ -51,6 +54,15 @@ def run(tmp_path):
     made = Run(tmp_path, n_ubatch=64).load()
     yield made
     made.close()
+
+
+def test_a_plan_of_joined_devices_is_refused_before_a_device_is_asked_for_anything(tmp_path):
+    with pytest.raises(PlacementError) as caught:
+        Run(tmp_path, devices=(GPU, "GPU1:gpu:8192", CPU), split_mode="tensor")
+
+    assert caught.value.title == "-sm tensor is planned only."
+    assert caught.value.sentence
+    assert caught.value.hint == "To run the model here, choose -sm layer."
 
 
 def test_logits_are_a_number_for_every_token_of_the_vocabulary(run):
@@ -84,6 +96,19 @@ def test_a_longer_cache_view_needs_a_new_graph(run):
     assert [plan.shape.n_kv for plan in run.plans[-2:]] == [256, 512]
 
 
+def test_graphs_of_a_pipeline_take_one_slot_after_another(tmp_path):
+    pair = ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:8192:preset=cuda", CPU)
+    made = Run(tmp_path, devices=pair, n_ubatch=64, mmap=False).load()
+
+    for n_tokens in (1, 2, 2, 3, 4, 5):
+        made.decode(n_tokens)
+
+    found = [(plan.shape.n_tokens, plan.n_copies, plan.copy_slot) for plan in made.plans]
+    made.close()
+    assert found == [(1, 4, 0), (2, 4, 1), (3, 4, 2), (4, 4, 3), (5, 4, 0)]
+    assert "event_record CUDA1 ev4" in made.calls
+
+
 def test_flipping_op_offload_plans_the_next_batch_anew(run):
     run.decode(1, StepKind.TOKEN)
     run.planner.op_offload = False
@@ -95,9 +120,9 @@ def test_flipping_op_offload_plans_the_next_batch_anew(run):
 def test_a_switch_that_turns_while_a_graph_is_planned_is_not_mistaken(run):
     plan = run.planner.plan
 
-    def plan_after_a_turn(batch, shape):
+    def plan_after_a_turn(batch, shape, **slot):
         run.planner.op_offload, run.planner.plan = False, plan
-        return plan(batch, shape)
+        return plan(batch, shape, **slot)
 
     run.planner.plan = plan_after_a_turn
     run.decode(1, StepKind.TOKEN)
@@ -161,52 +186,72 @@ def test_the_worst_case_is_reserved_before_the_first_batch(run):
     assert [call for call in run.calls if call.startswith("alloc_buffer")] == []
 
 
-def next_inputs(tmp_path, flash_attn):
-    """The run after 3 and 2 tokens, and what the host would write for two more."""
-    run = Run(tmp_path, flash_attn=flash_attn).load()
+@pytest.fixture
+def written(run):
+    """What the host writes into which input, batch by batch."""
+    batches = []
+    set_inputs = run.context._set_inputs
+
+    def noting(ready, placed):
+        batches.append(placed.values(ready.planned.built.inputs))
+        set_inputs(ready, placed)
+
+    run.context._set_inputs = noting
+    return batches
+
+
+def test_a_batch_continues_where_the_last_one_ended(run, written):
+    for n_tokens in (3, 2):
+        run.decode(n_tokens)
+
+    positions, cells = InputKey(InputKind.POSITIONS), InputKey(InputKind.K_IDXS)
+    assert [values[positions].tolist() for values in written] == [[0, 1, 2], [3, 4]]
+    assert [values[cells].tolist() for values in written] == [[0, 1, 2], [3, 4]]
+
+
+def test_a_cleared_context_begins_at_the_first_cell(run, written):
     run.decode(3)
+    run.context.clear()
     run.decode(2)
-    ready = run.context._ready
-    values = run.context._input_values(np.array([7, 8], np.int32), ready)
-    tensors = ready.planned.built.inputs
+
+    assert written[-1][InputKey(InputKind.K_IDXS)].tolist() == [0, 1]
+
+
+def test_a_batch_that_was_stopped_leaves_its_cells_to_the_next(run, written):
+    run.decode(3)
+    run.context._on_plan = stop_once = Stopping()
+    with pytest.raises(Stopped):
+        run.decode(5)
+    stop_once.is_spent = True
+
+    run.decode(2)
+
+    assert written[-1][InputKey(InputKind.K_IDXS)].tolist() == [3, 4]
+
+
+class Stopping:
+    """Stops the first time that it is told of a plan."""
+
+    is_spent = False
+
+    def __call__(self, plan):
+        if not self.is_spent:
+            raise Stopped
+
+
+def test_a_sliding_part_is_used_again_and_again(tmp_path):
+    numbers = {"attention__sliding_window": 16, "block_count": 6, "context_length": 2048}
+    file = made_header(tmp_path, "gemma3", whole=True, **numbers)
+    run = Run(tmp_path, file, n_ctx=2048, n_ubatch=64).load()
+
+    run.decode(1000)
+    run.decode(1, StepKind.TOKEN)
+
+    shapes = [plan.shape for plan in run.plans]
+    assert [(shape.n_kv, shape.n_kv_swa) for shape in shapes][-1] == (1024, 256)
+    assert max(shape.n_kv_swa for shape in shapes) == 256
+    assert run.context.n_past == 1001
     run.close()
-    return values, tensors
-
-
-@pytest.mark.parametrize("flash_attn", [FlashAttn.ON, FlashAttn.OFF])
-def test_inputs_continue_where_the_last_batch_ended(tmp_path, flash_attn):
-    values, _ = next_inputs(tmp_path, flash_attn)
-
-    assert values["inp_tokens"].tolist() == [7, 8]
-    assert values["inp_pos"].tolist() == [5, 6]
-    assert values["attn_inp_k_idxs"].tolist() == [5, 6]
-    assert values["out_ids"].tolist() == [1]
-
-
-@pytest.mark.parametrize("flash_attn", [FlashAttn.ON, FlashAttn.OFF])
-def test_a_token_sees_itself_and_what_came_before(tmp_path, flash_attn):
-    values, _ = next_inputs(tmp_path, flash_attn)
-
-    mask = values["attn_inp_kq_mask"]
-    assert mask.shape == (2, 256)
-    assert [np.flatnonzero(row == 0).tolist() for row in mask] == [[*range(6)], [*range(7)]]
-    assert np.isneginf(mask[mask != 0]).all()
-
-
-@pytest.mark.parametrize("flash_attn", [FlashAttn.ON, FlashAttn.OFF])
-def test_inputs_have_as_many_bytes_as_their_tensors(tmp_path, flash_attn):
-    values, tensors = next_inputs(tmp_path, flash_attn)
-
-    assert {name: value.nbytes for name, value in values.items()} == {
-        name: tensors[name].n_bytes for name in values
-    }
-
-
-def test_without_flash_attention_each_value_is_a_row_of_its_own(tmp_path):
-    values, _ = next_inputs(tmp_path, FlashAttn.OFF)
-
-    expected = [column * 512 + cell for cell in (5, 6) for column in range(N_KV)]
-    assert values["attn_inp_v_idxs"].tolist() == expected
 
 
 def test_streams_end_before_the_buffers_they_use_are_released(run, monkeypatch):
@@ -242,4 +287,43 @@ def test_a_context_computes_only_after_loading(tmp_path):
     with pytest.raises(AssertionError, match="load"):
         run.decode(1)
 
+    run.close()
+
+
+# Recurrent states, and encoders.
+
+
+@pytest.mark.parametrize(("arch", "numbers"), [("mamba", MAMBA), ("falcon-h1", FALCON_H1)])
+def test_states_begin_at_zero_with_the_first_tokens_of_a_text_only(tmp_path, arch, numbers):
+    run = Run(tmp_path, made_header(tmp_path, arch, whole=True, **numbers), n_ubatch=64).load()
+
+    run.decode(100)
+    run.decode(1, StepKind.TOKEN)
+    run.context.clear()
+    run.decode(1, StepKind.TOKEN)
+
+    cleared = [(plan.shape.n_tokens, plan.shape.clears_state) for plan in run.plans]
+    assert cleared == [(64, True), (36, False), (1, False), (1, True)]
+    run.close()
+
+
+@pytest.mark.parametrize(("pooling", "n_rows"), [(0, 5), (1, 1), (2, 1), (3, 1)])
+def test_an_encoder_gives_a_row_a_token_or_a_row_a_text(tmp_path, pooling, n_rows):
+    numbers = {**ENCODER, "pooling_type": pooling}
+    run = Run(tmp_path, made_header(tmp_path, "bert", whole=True, **numbers)).load()
+
+    rows = run.context.embed([1, 2, 3, 4, 5])
+
+    assert (rows.shape, rows.dtype) == ((n_rows, 256), np.float32)
+    run.close()
+
+
+def test_texts_of_one_length_share_a_graph(tmp_path):
+    run = Run(tmp_path, made_header(tmp_path, "nomic-bert", whole=True, **ENCODER)).load()
+
+    for _ in range(3):
+        run.context.embed([1, 2, 3])
+    run.context.embed([1, 2, 3, 4])
+
+    assert [plan.shape.n_tokens for plan in run.plans] == [3, 4]
     run.close()

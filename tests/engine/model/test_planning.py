@@ -8,11 +8,13 @@ from engine.backends.null.virtual import parse_virtual
 from engine.core.options import FlashAttn, Options
 from engine.core.placement import CauseKind
 from engine.core.plan import Batch, BatchShape, MemoryKind
-from engine.errors import ModelError
-from engine.model.arch import ARCHITECTURES, find_architecture
-from engine.model.planning import make_planner
+from engine.errors import PlacementError
+from engine.gguf.reader import open_gguf
+from engine.model.arch import find_architecture
+from engine.model.planning import make_planner, max_nodes
 from tests.engine.model.made import made_file
-from tests.engine.model.smollm2 import DEVICES, planner, tables
+from tests.engine.model.smollm2 import DEVICES, MODEL, planner, tables
+from tests.oracle import golden
 
 
 def refused(tmp_path, error, **keys):
@@ -24,26 +26,6 @@ def refused(tmp_path, error, **keys):
 
 
 # What is refused.
-
-
-def test_an_unknown_architecture_is_named_beside_those_that_are_known(tmp_path):
-    error = refused(tmp_path, ModelError, **{"general.architecture": "mamba"})
-
-    assert error.title == "This version cannot plan mamba models."
-    assert error.sentence == f"It has graphs for {', '.join(ARCHITECTURES)} without experts."
-
-
-def test_the_architecture_is_looked_at_before_any_key_of_it(tmp_path):
-    """A mamba file has no llama.* keys: the first error must not be about them."""
-    error = refused(tmp_path, ModelError, **{"general.architecture": "mamba", "block_count": None})
-
-    assert "cannot plan mamba" in error.title
-
-
-def test_experts_are_refused_by_name(tmp_path):
-    error = refused(tmp_path, ModelError, expert_count=8)
-
-    assert error.title == "This version cannot plan llama with experts models."
 
 
 def test_a_known_architecture_is_found():
@@ -164,6 +146,81 @@ def test_auto_looks_at_offloaded_layers_only_where_there_are_some():
     assert planner("no-attention", n_gpu_layers=1).flash_attn
 
 
+@pytest.mark.parametrize(
+    ("cache_type", "wanted", "flash"),
+    [("q8_0", FlashAttn.AUTO, True), ("f16", FlashAttn.AUTO, False), ("f16", FlashAttn.ON, True)],
+)
+def test_values_in_blocks_turn_auto_into_on(cache_type, wanted, flash):
+    made = planner("no-attention", flash_attn=wanted, cache_type_v=cache_type)
+
+    assert made.flash_attn is flash
+
+
+def test_attention_that_no_device_can_run_is_named(tmp_path):
+    lacking = [parse_virtual("CPU:cpu:1024:noops=FLASH_ATTN_EXT")]
+
+    with made_file(tmp_path) as file, pytest.raises(PlacementError) as caught:
+        make_planner(file, lacking, Options(flash_attn=FlashAttn.ON))
+
+    assert "No device can run FLASH_ATTN_EXT" in caught.value.title
+
+
+# The cache on the CPU.
+
+
+def test_plain_attention_is_pinned_to_the_cpu_where_the_cache_is():
+    made = planner("cuda", offload_kqv=False, flash_attn=FlashAttn.OFF)
+
+    found = pinned(made, 64)
+
+    assert {name for name, device in found.items() if device == "CPU"} == {
+        f"kqv_out-{il}" for il in range(30)
+    }
+
+
+@pytest.mark.parametrize("options", [{"flash_attn": FlashAttn.OFF}, {"offload_kqv": False}])
+def test_nothing_else_pins_attention(options):
+    assert not any("kqv" in name for name in pinned(planner("cuda", **options), 64))
+
+
+# Pipelines.
+
+
+def test_a_pipeline_has_four_copies_of_what_splits_read():
+    made = planner("two")
+
+    plan = made.plan(Batch.PROMPT, BatchShape(40, 256, 1), copy_slot=2).plan
+
+    assert (made.model.n_copies, plan.n_copies, plan.copy_slot) == (4, 4, 2)
+    assert {len(copy.tensors) for copy in plan.trace.cut.copies} == {4}
+
+
+def test_an_accelerator_may_be_named_and_is_then_there_twice():
+    """llama.cpp gives a stream to every named device and to every accelerator."""
+    facts = [parse_virtual(line) for line in DEVICES["blas"]]
+    with open_gguf(golden.header(MODEL)) as file:
+        made = make_planner(file, facts, Options(n_ctx=512, devices=("BLAS",)))
+
+    assert [view.name for view in made.backends] == ["BLAS", "BLAS", "CPU"]
+    assert made.flash_attn is False
+
+
+# Sizes of the scheduler.
+
+
+@pytest.mark.parametrize(
+    ("arch", "n_tensors", "n_tokens", "expected"),
+    [
+        ("llama", 10, 512, 1024),
+        ("llama", 273, 512, 2184),
+        ("qwen35", 10, 512, 20480),
+        ("qwen35", 700, 512, 22400),
+    ],
+)
+def test_room_for_nodes_follows_weights_and_for_some_tokens(arch, n_tensors, n_tokens, expected):
+    assert max_nodes(arch, n_tensors, n_tokens) == expected
+
+
 # Switches.
 
 
@@ -192,7 +249,7 @@ def by_kind(devices, **options):
 def test_every_kind_of_memory_is_in_the_ledger():
     rows = by_kind("cuda", n_gpu_layers=2)
 
-    assert {kind for _, kind in rows} == set(MemoryKind)
+    assert {kind for _, kind in rows} == set(MemoryKind) - {MemoryKind.STATE}
     assert rows["CPU", MemoryKind.OUTPUT].n_bytes == 49152 * 4
 
 
@@ -201,6 +258,20 @@ def test_logits_lie_in_pinned_memory_of_the_outputs_device():
 
     assert row.buft.name == "CUDA_Host"
     assert by_kind("plain")["CPU", MemoryKind.OUTPUT].buft.name == "CPU"
+
+
+def test_pinned_memory_is_the_computers_not_the_cards():
+    rows = tables("cuda", n_gpu_layers=2, mmap=False).memory.rows
+
+    pinned = [row for row in rows if row.buft.name == "CUDA_Host"]
+    assert MemoryKind.MODEL in {row.kind for row in pinned}
+    assert {row.device for row in pinned} == {"CPU"}
+
+
+def test_memory_that_an_accelerator_works_in_is_the_computers():
+    rows = tables("blas", n_gpu_layers=0).memory.rows
+
+    assert {row.device for row in rows if row.buft.name == "CPU"} == {"CPU"}
 
 
 def test_compute_buffers_hold_the_larger_of_both_plans():

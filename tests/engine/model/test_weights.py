@@ -5,7 +5,7 @@ import pytest
 from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferUsage
 from engine.core.options import Options
-from engine.errors import ModelError
+from engine.errors import ModelError, PlacementError
 from engine.model.planning import make_planner
 from tests.engine.model.made import (
     BIAS_SHAPES,
@@ -127,6 +127,54 @@ def test_biases_are_used_where_the_model_has_them(tmp_path):
     read = {source.name for node in plan.graph.nodes for source in node.src}
 
     assert {f"blk.{il}.{name}" for il in range(2) for name in BIAS_SHAPES} <= read
+
+
+@pytest.mark.parametrize(
+    ("override", "name"),
+    [(("attn_q", "GPU0"), "GPU0"), (("attn_q", "CPU"), "CPU_Mapped"), (("zzz", "GPU0"), "GPU0")],
+)
+def test_an_override_moves_the_weights_it_finds(tmp_path, override, name):
+    found = homes(planned(tmp_path, GPU, CPU, tensor_overrides=(override,)))
+
+    assert found["blk.1.attn_q.weight"] == name
+    assert found["blk.1.attn_k.weight"] == "GPU0"
+
+
+def test_an_override_to_a_device_is_taken_though_it_lacks_the_operation(tmp_path):
+    lacking = f"{GPU}:noops=MUL_MAT"
+    override = ("attn_q", "GPU0")
+
+    found = homes(planned(tmp_path, lacking, CPU, tensor_overrides=(override,)))
+
+    assert found["blk.1.attn_q.weight"] == "GPU0"
+    assert found["blk.1.attn_k.weight"] == "CPU_Mapped"
+
+
+def test_an_override_to_the_cpu_chooses_among_the_cpus_kinds_of_memory(tmp_path):
+    pinned = "CUDA0:gpu:8192:preset=cuda"
+
+    found = homes(planned(tmp_path, pinned, CPU, tensor_overrides=(("ffn", "CPU"),), mmap=False))
+
+    assert found["blk.0.ffn_up.weight"] == "CUDA_Host"
+    assert found["blk.0.attn_q.weight"] == "CUDA0"
+
+
+def test_without_mapping_weights_of_the_cpu_are_copied(tmp_path):
+    (buffer,) = planned(tmp_path, mmap=False).weights.buffers
+
+    assert (buffer.buft.name, buffer.is_mapped) == ("CPU", False)
+
+
+def test_a_weight_in_two_kinds_of_memory_counts_twice(tmp_path):
+    tied = shapes(tied=True)
+
+    assert planned(tmp_path, tensors=tied).weights.n_tensors == len(tied)
+    assert planned(tmp_path, GPU, CPU, tensors=tied).weights.n_tensors == len(tied) + 1
+
+
+def test_a_weight_that_no_device_can_use_is_named_before_anything_is_loaded(tmp_path):
+    with pytest.raises(PlacementError, match=r"No device can hold output_norm\.weight"):
+        planned(tmp_path, "CPU:cpu:1:noops=MUL")
 
 
 @pytest.mark.parametrize(

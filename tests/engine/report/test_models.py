@@ -19,16 +19,16 @@ def test_a_whole_model_has_its_numbers_and_no_problem():
     assert (summary.n_layers, summary.n_embd, summary.n_head, summary.n_head_kv) == (3, 64, 4, 2)
     assert (summary.n_vocab, summary.n_ctx_train) == (1024, 512)
     assert summary.weight_bytes == sum(tensor.n_bytes for tensor in summary.tensors)
-    assert (summary.plan_problem, summary.run_problem) == ("", "")
+    assert (summary.plan_problem, summary.run_problem, summary.text_faults) == ("", "", ())
 
 
 @pytest.mark.parametrize(
     ("changes", "plan_problem", "run_problem"),
     [
         ({"whole": False}, "", "It can be planned, not run"),
-        ({"general__architecture": "mamba"}, "cannot plan mamba", ""),
+        ({"general__architecture": "rwkv7"}, "", "no graph for rwkv7 models"),
+        ({"general__architecture": None}, "does not say which architecture", ""),
         ({"llama__block_count": 4}, "no tensor blk.3.attn_norm.weight", ""),
-        ({"tokenizer__ggml__model": "unheard-of"}, "", "unheard-of"),
     ],
     ids=str,
 )
@@ -38,6 +38,17 @@ def test_problems_say_what_cannot_be_done(tmp_path, changes, plan_problem, run_p
     assert plan_problem in summary.plan_problem
     assert run_problem in summary.run_problem
     assert bool(plan_problem) == bool(summary.plan_problem)
+
+
+def test_faults_of_the_text_are_no_problem(tmp_path):
+    changes = {"tokenizer__ggml__model": "unheard-of", "tokenizer__chat_template": "a\n{% if %}"}
+    summary = summary_of(nano_with(tmp_path, **changes))
+
+    tokenizer, template = summary.text_faults
+    assert (summary.plan_problem, summary.run_problem) == ("", "")
+    assert 'Its tokenizer is "unheard-of"' in tokenizer
+    assert "Line 2, column 7: Expected an expression" in template
+    assert template.endswith("The prompt is used as plain text instead.")
 
 
 def test_a_file_that_says_nothing_of_itself_is_summed_up_too(tmp_path):

@@ -12,6 +12,7 @@ from engine.session import Session
 from engine.trace.recorder import Recorder
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
 from tests.engine.nano import nano
+from tests.engine.sched.expert_run import EXPERT_BYTES, N_EXPERTS, PAD_BYTES, expert_run
 
 GENERATED = Generated("p", [1, 2, 3], [4, 5], "text", StopReason.LENGTH)
 
@@ -37,6 +38,10 @@ def add_times(recorder, plans, plan_id, step, start_ns, split_ns, *, order=1):
         )  # fmt: skip
     for copy_id in range(len(plan.copies)):
         recorder.span(SpanKind.COPY, 0, plan_id, copy_id, step, start_ns, start_ns + 1)
+
+
+def add_late(recorder, plan_id, expected):
+    recorder.span(SpanKind.SPLIT, 0, plan_id, 0, 0, 0, 5, expected=expected)
 
 
 def add_step(recorder, plan_id, kind, step, start_ns, n_tokens=1):
@@ -104,13 +109,51 @@ def test_a_run_without_steps_has_no_speed_and_no_splits(plans):
 
 
 def test_a_snapshot_waits_for_times_that_come_late(plans):
-    by_id, _, token_id = plans
+    *_, token_id = plans
     recorder = Recorder()
     add_step(recorder, token_id, StepKind.TOKEN, 0, 0)
-    late = threading.Timer(0.05, add_times, args=(recorder, by_id, token_id, 0, 0, 5))
+    late = threading.Timer(0.05, add_late, args=(recorder, token_id, recorder.expect()))
     late.start()
 
-    snapshot = settled_snapshot(recorder, by_id)
+    snapshot = settled_snapshot(recorder)
     late.join()
 
-    assert len(snapshot.of_kind(SpanKind.SPLIT)) == len(by_id[token_id].splits)
+    assert len(snapshot.of_kind(SpanKind.SPLIT)) == 1
+
+
+def test_an_expert_copy_has_one_time_a_step_and_says_what_it_moved():
+    table, recorder = expert_run((7, 1, 5, 2), (0, 1, 2, 3))
+
+    summary = run_summary(GENERATED, recorder.snapshot(), {table.plan_id: table})
+
+    up, x = summary.copies[:2]
+    assert (up.n_experts, up.n_bytes) == (N_EXPERTS, N_EXPERTS * EXPERT_BYTES)
+    assert up.experts == (((1, 2), (5, 5), (7, 7)), ((0, 3),))
+    assert up.copied_bytes == (4 * EXPERT_BYTES + 2 * PAD_BYTES, 4 * EXPERT_BYTES + PAD_BYTES)
+    assert len(up.time_ns) == 2
+    assert (x.n_experts, x.experts, x.copied_bytes) == (0, (), ())
+
+
+def test_sums_of_experts_are_those_of_the_steps_of_their_kind():
+    table, recorder = expert_run((7, 1, 5, 2), kind=StepKind.PROMPT)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), {table.plan_id: table})
+
+    use = summary.prompt_experts
+    assert summary.token_experts is None
+    assert use is not None
+    moved = [copy for copy in summary.copies if copy.n_experts]
+    assert use.copied_bytes == sum(sum(copy.copied_bytes) for copy in moved)
+    assert use.whole_bytes == sum(copy.n_bytes for copy in moved)
+    assert use.copy_ns == sum(sum(copy.time_ns) for copy in moved)
+
+
+def test_a_run_without_expert_copies_has_no_sums_of_them(plans):
+    by_id, _, token_id = plans
+    recorder = Recorder()
+    add_times(recorder, by_id, token_id, 1, 0, 200)
+    add_step(recorder, token_id, StepKind.TOKEN, 1, 0)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    assert (summary.prompt_experts, summary.token_experts) == (None, None)

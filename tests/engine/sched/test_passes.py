@@ -151,6 +151,15 @@ def test_a_home_that_nobody_can_work_in_is_refused_by_name():
         solve(a, on=(gpu(not_ops=("SET_ROWS",)), cpu()))
 
 
+def test_a_weight_in_memory_that_no_backend_reads_is_named_without_an_operation():
+    """a ◄── w [GPU1 memory], and the model uses GPU0 and the CPU."""
+    with pytest.raises(PlacementError) as raised:
+        solve(matmul("a", weight("w", GPU1_BUFT), given("x")), on=BOTH)
+
+    assert raised.value.title == "No device of the model works in GPU1 memory."
+    assert raised.value.sentence == "w lies there, and the model uses GPU0, CPU."
+
+
 # op_offload.
 
 

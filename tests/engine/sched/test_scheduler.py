@@ -8,12 +8,12 @@ import pytest
 from engine.backend.host_buffer import HostBufferType
 from engine.backend.interface import Place
 from engine.core import build
+from engine.core.devices import BufferUsage
 from engine.core.graph import Graph
 from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
-from engine.errors import ModelError, PlacementError, Stopped
-from engine.sched.execute import runs
+from engine.errors import DeviceError, ModelError, PlacementError, Stopped
 from engine.sched.planner import layers_of, plan_graph
 from engine.trace.records import SpanFlag, SpanKind
 from tests.engine.sched.bench import FULL, Bench, on_cpu, on_gpu
@@ -192,6 +192,8 @@ def test_an_expert_that_does_not_exist_is_named_with_the_tensor_that_asks_for_it
     with pytest.raises(ModelError, match=f"ids names expert {expert}, and the layer has 8"):
         experts(bench, [expert])
 
+    assert bench.calls[-2:] == ["synchronize GPU0", "synchronize CPU"]
+
 
 def test_experts_that_are_not_the_splits_first_operation_are_copied_whole():
     """a [GPU0] ──► b (MUL_MAT_ID) ◄── experts [CPU memory]: b joins a's split."""
@@ -207,6 +209,26 @@ def test_experts_that_are_not_the_splits_first_operation_are_copied_whole():
     assert f"set_tensor GPU0 n={4 * EXPERT}" in calls
 
 
+def test_experts_seen_through_a_view_are_copied_as_those_of_the_weight_itself():
+    """a [CPU], stack (view of the 4 last of 8 experts in CPU memory) ──► picked [GPU0]"""
+    bench = Bench(gpu(), cpu(), asynchronous=True)
+    exps = weight("experts", CPU_BUFT, N, N, 8)
+    host = HostBufferType(CPU_BUFT).alloc_buffer(exps.n_bytes)
+    bench.resident[exps] = Place(host, 0)
+    stack = named("stack", build.view(exps, (N, N, 4), exps.nb[1:3], 4 * exps.nb[2]))
+    ids = cache("ids", CPU_BUFT, 2, 1)
+    ids.type, ids.nb = TensorType.I32, (4, 8, 8, 8)
+    ids_home = HostBufferType(CPU_BUFT).alloc_buffer(ids.n_bytes)
+    ids_home.set_tensor(0, np.array([1, 2], np.int32).view(np.uint8))
+    bench.resident[ids] = Place(ids_home, 0)
+    picked = named("picked", build.mul_mat_id(stack, given("x", N, 1), ids))
+
+    calls = bench.run(on_cpu("a", given("y")), picked, pins={picked: 0})
+
+    pieces = [c for c in calls if c.startswith("set_tensor_async")]
+    assert [c.rpartition("n=")[2] for c in pieces] == [str(2 * EXPERT + PAD)]
+
+
 def test_ids_are_read_again_only_when_another_tensor_holds_them():
     """up, gate, down ◄── ids [CPU]: the original, then its copy on GPU0, which serves twice."""
     bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
@@ -220,14 +242,6 @@ def test_ids_are_read_again_only_when_another_tensor_holds_them():
 
     assert sum(call.startswith("get_tensor") and call.endswith("n=8") for call in calls) == 2
     assert sum(call.startswith("set_tensor_async") for call in calls) == 3
-
-
-@pytest.mark.parametrize(
-    ("numbers", "expected"),
-    [([], []), ([3], [(3, 3)]), ([0, 1, 2], [(0, 2)]), ([1, 2, 5, 7], [(1, 2), (5, 5), (7, 7)])],
-)
-def test_runs_of_consecutive_numbers(numbers, expected):
-    assert runs(numbers) == expected
 
 
 # op_offload.
@@ -393,6 +407,20 @@ def test_copies_are_recorded_with_what_they_moved():
     assert set(spans["plan_id"]) == {7}
 
 
+def test_each_piece_of_an_expert_copy_is_recorded_with_its_experts():
+    """The weight's pieces, then x and nothing else, which are no experts."""
+    bench = Bench(gpu(offload=1), cpu(), asynchronous=True)
+
+    sizes = experts(bench, [7, 1, 5, 2, 1])
+
+    spans = bench.spans(SpanKind.COPY)
+    numbers = list(zip(spans["first_expert"].tolist(), spans["last_expert"].tolist(), strict=True))
+    assert numbers == [(1, 2), (5, 5), (7, 7), (-1, -1), (-1, -1)]
+    assert spans["bytes"].tolist()[:3] == sizes
+    assert len(set(spans["index"][:3].tolist())) == 1
+    assert bench.recorder.is_settled
+
+
 def test_a_copied_activation_has_no_flag():
     bench = Bench(gpu(), cpu())
 
@@ -454,6 +482,46 @@ def test_the_size_of_buffers_can_be_asked_without_allocating():
     assert not any(call.startswith("alloc_buffer") for call in bench.calls)
     bench.scheduler.reserve(plan)
     assert sizes == bench.scheduler.buffer_bytes()
+
+
+def test_asking_for_a_size_leaves_the_next_graph_where_its_nodes_are():
+    """a on GPU0 is reserved, a on the CPU only asked about, and then allocated."""
+    bench = Bench(gpu(bufts=("CPU",)), cpu())
+    a = matmul("a", weight("w0", CPU_BUFT), weight("w1", CPU_BUFT))
+    bench.alloc(a, pins={a: 0})
+
+    bench.scheduler.reserve_size(bench.plan(a, pins={a: 1}))
+    allocated = bench.alloc(a, pins={a: 1})
+
+    assert allocated.place_of(allocated.plan.run.nodes[0]).buffer.buft == CPU_BUFT
+
+
+def test_a_graph_without_memory_leaves_nothing_that_the_next_one_could_take(monkeypatch):
+    """A larger graph gets no memory on GPU0; then a small one is allocated, and all is released."""
+    bench = Bench(gpu(), cpu())
+    bench.alloc(on_gpu("a", given("x", N, 1)))
+    buft, released = bench.bufts[0], list[int]()
+    alloc_buffer = buft.alloc_buffer
+
+    def kept(size, usage=BufferUsage.ANY):
+        buffer = alloc_buffer(size, usage)
+        monkeypatch.setattr(buffer, "release", lambda: released.append(id(buffer)))
+        return buffer
+
+    def refused(size, usage=BufferUsage.ANY):
+        raise DeviceError("GPU0 has no memory.")
+
+    larger = bench.plan(on_gpu("b", on_gpu("a", given("x"))), copy_slot=0)
+    bench.scheduler.reset()
+    monkeypatch.setattr(buft, "alloc_buffer", refused)
+    with pytest.raises(DeviceError):
+        bench.scheduler.alloc_graph(larger, bench.resident)
+    monkeypatch.setattr(buft, "alloc_buffer", kept)
+    allocated = bench.alloc(on_gpu("b", on_gpu("a", given("x"))))
+    bench.scheduler.dispose()
+
+    own = {id(p.buffer) for t, p in allocated.places.items() if not t.buffer} & set(released)
+    assert len(own) == len(released) == 1
 
 
 def test_a_graph_is_given_up_before_the_next_is_allocated():

@@ -59,6 +59,12 @@ def test_tokens_tools_and_time_reach_the_template():
     assert prompt == '<s>[{"name": "é<"}]2024-07-26</s>'
 
 
+def test_whole_values_may_be_formatted_into_a_text():
+    template = "{{ '<{}|{name}|{{}}>'.format('a', 1, name='é') }}{{ '{1}{0}'.format(1, 2) }}"
+
+    assert render(template) == "<a|é|{}>21"
+
+
 def test_generation_blocks_and_loop_controls_are_understood():
     template = (
         "{% for m in messages %}{% if loop.index == 2 %}{% break %}{% endif %}"
@@ -85,15 +91,25 @@ def test_what_a_template_refuses_is_passed_on():
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        ("a\nb\n{% if %}", "Line 3: Expected an expression"),
-        ("a\n\n{{ nothing.x }}", "Line 3: 'nothing' is undefined."),
-        ("\n{{ 'a' | no_such_filter }}", "Line 2: No filter named 'no_such_filter'."),
-        ("{% set a = 1 %}\n\n\n{{ 'a' + a }}", "Line 4: can only concatenate str"),
-        ("{% include 'other' %}", "Line 1: no loader"),
-        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "Line 1: it calls itself without end."),
+        ("a\nb\n{% if %}", "Line 3, column 7: Expected an expression"),
+        ("a\n\n{{ nothing.x }}", "Line 3, column 4: 'nothing' is undefined."),
+        ("é {{ 1 }}{{ nothing.x }}", "Line 1, column 13: 'nothing' is undefined."),
+        ("\n{{ 'a' | no_such_filter }}", "Line 2, column 4: No filter named 'no_such_filter'"),
+        ("{% set a = 1 %}\n\n\n{{ 'a' + a }}", "Line 4, column 10: can only concatenate str"),
+        ("{% include 'other' %}", "Line 1, column 1: no loader"),
+        (
+            "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+            "Line 1, column 19: it calls itself without end.",
+        ),
+        ("x\r\n  {%- for m in nothing.x %}{% endfor %}", "Line 2, column 16: 'nothing' is"),
+        ("{% if 1 and\n  nothing.x %}{% endif %}", "Line 2, column 3: 'nothing' is undefined."),
+        ("\n {{ 'a' & 'b' }}", "Line 2, column 9: unexpected char '&'"),
+        ("{{ (1 }}", "Line 1, column 7: unexpected '}', expected ')'."),
+        ("{{ 1 }}\n{% for", "Line 2, column 4: unexpected 'end of template'"),
+        ("{% macro f(x) %}\n{{ x }}{% endmacro %}{{ f(1)\n + 1 }}", "Line 3, column 4: can only"),
     ],
 )
-def test_a_broken_template_is_named_with_its_line(template, said):
+def test_a_broken_template_is_named_with_its_row_and_column(template, said):
     error = refusal(template)
 
     assert error.title == "The model's chat template is broken."
@@ -106,6 +122,8 @@ def test_a_broken_template_is_named_with_its_line(template, said):
         "{{ ''.__class__.__mro__ }}",
         "{{ messages.append(1) }}",
         "{{ '{:999999999}'.format(1) }}",
+        "{{ '{0.x}'.format(1) }}",
+        "{{ '{!r}'.format(1) }}",
         "{{ 'a'.ljust(999999999) }}",
         "{{ (1).to_bytes(999999999, 'big') }}",
         "{{ 'a' | center(999999999) }}",
@@ -132,6 +150,7 @@ DOUBLING = "{{% set ns = namespace(x={0}, y={0}) %}}{{% for i in range(99) %}}{1
         ("{{ ('a' * 9999).replace('', 'b' * 9999) }}", "too large"),
         ("{{ (['a' * 9999] * 9999) | join }}", "too large"),
         ("{{ ('a' * 9999).join([''] * 9999) }}", "too large"),
+        ("{{ ('{0}' * 9999).format('a' * 9999) }}", "too large"),
         ("{{ 'a\nb' | indent(99999999) }}", "too large"),
         ("{{ [1] | tojson(indent=99999999) }}", "indents JSON"),
         (DOUBLING.format("'a'", "{% set ns.x = ns.x ~ ns.x %}"), "too large"),

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.errors import TextError
 from engine.text.bpe import ALPHABET, bytes_to_chars, chars_to_bytes
 from engine.text.tokenizer import Tokenizer
 
@@ -173,34 +172,6 @@ def test_a_stream_ends_an_incomplete_character_with_a_replacement(tiny):
 
     assert stream.push(2 + 0xE2) == ""
     assert stream.finish() == "\ufffd"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "said"),
-    [
-        ("tokenizer.ggml.model", "bert", 'Its tokenizer is "bert"; supported are gpt2, llama.'),
-        ("tokenizer.ggml.model", None, "The file names no tokenizer"),
-        ("tokenizer.ggml.pre", "kimi-k2", 'Its pre-tokenizer is "kimi-k2"'),
-        ("tokenizer.ggml.tokens", [], "no list of tokens"),
-        ("tokenizer.ggml.merges", None, "no list of merges"),
-        ("tokenizer.ggml.token_type", [1, 1], "261 tokens but only 2 token types"),
-    ],
-)
-def test_what_cannot_be_used_is_named(tiny, key, value, said):
-    tiny[key] = value
-
-    with pytest.raises(TextError) as caught:
-        Tokenizer.from_metadata(tiny)
-
-    assert said in str(caught.value)
-    assert "can still be planned" in caught.value.hint
-
-
-def test_a_sentencepiece_vocabulary_without_scores_is_refused(tiny):
-    tiny["tokenizer.ggml.model"] = "llama"
-
-    with pytest.raises(TextError, match="261 tokens but only 0 scores"):
-        Tokenizer.from_metadata(tiny)
 
 
 def test_a_sentencepiece_text_begins_with_a_space_only_where_the_file_says():

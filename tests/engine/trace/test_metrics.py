@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from engine.trace import metrics
 from engine.trace.metrics import LaneTime, Parts
-from engine.trace.records import HOST_LANE, SPAN_DTYPE, SpanKind, StepKind
+from engine.trace.records import HOST_LANE, NO_EXPERTS, SPAN_DTYPE, SpanKind, StepKind
 
 SPLIT, COPY, WAIT, NODE, STEP, PLAN = SpanKind
 
 
 def span(kind, start, end, *, lane=0, index=0, step=0, peer=255, n_bytes=0, plan_id=0):
-    return (kind, lane, peer, 0, plan_id, index, step, start, end, n_bytes)
+    return (kind, lane, peer, 0, plan_id, index, step, start, end, n_bytes, *NO_EXPERTS)
 
 
 def step_span(start, end, *, step=0, kind=StepKind.TOKEN, n_tokens=1):
@@ -141,7 +141,9 @@ def test_statistics_of_a_split_run_over_its_steps():
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=40))
 def test_percentiles_agree_with_numpy(durations):
-    spans = spans_of(*(span(SPLIT, 5, 5 + duration) for duration in durations))
+    spans = spans_of(
+        *(span(SPLIT, 5, 5 + duration, step=step) for step, duration in enumerate(durations))
+    )
 
     figures = metrics.statistics(spans)
 
@@ -150,8 +152,26 @@ def test_percentiles_agree_with_numpy(durations):
     assert (figures.p50_ns, figures.p95_ns) == pytest.approx(tuple(expected))
 
 
+def test_pieces_of_one_thing_in_one_step_are_one_time():
+    """A copy of three pieces in step 0 and one in step 1, out of order."""
+    pieces = ((1, 40, 3), (0, 10, 5), (0, 20, 6), (0, 30, 7))
+    spans = spans_of(
+        *(span(COPY, at, at + at // 10, step=step, n_bytes=n) for step, at, n in pieces)
+    )
+
+    sums = metrics.step_sums(spans)
+    figures = metrics.statistics(spans)
+
+    assert sums.step.tolist() == [0, 1]
+    assert (sums.duration_ns.tolist(), sums.n_bytes.tolist()) == ([6, 4], [18, 3])
+    assert metrics.statistics_by_id(spans, COPY) == {(0, 0): figures}
+    assert figures is not None
+    assert (figures.n, figures.min_ns, figures.max_ns, figures.sum_ns) == (2, 4, 6, 10)
+
+
 def test_without_spans_there_are_no_statistics_rather_than_zeros():
     empty = spans_of()
 
     assert metrics.statistics(empty) is None
     assert metrics.statistics_by_id(empty, SPLIT) == {}
+    assert len(metrics.step_sums(empty).step) == 0

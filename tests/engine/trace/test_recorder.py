@@ -25,10 +25,11 @@ def test_a_span_comes_back_with_every_field():
     rec = recorder()
 
     rec.span(
-        SpanKind.COPY, 2, 7, -1, 3, 5, 9, peer=1, flags=SpanFlag.WEIGHT, n_bytes=1 << 40
+        SpanKind.COPY, 2, 7, -1, 3, 5, 9, peer=1, flags=SpanFlag.WEIGHT, n_bytes=1 << 40,
+        experts=(6, 511),
     )  # fmt: skip
 
-    expected = np.array([(1, 2, 1, 2, 7, -1, 3, 5, 9, 1 << 40)], SPAN_DTYPE)
+    expected = np.array([(1, 2, 1, 2, 7, -1, 3, 5, 9, 1 << 40, 6, 511)], SPAN_DTYPE)
     assert np.array_equal(rec.snapshot().spans(), expected)
 
 
@@ -38,6 +39,55 @@ def test_peer_is_255_when_there_is_none():
     rec.span(SpanKind.WAIT, 0, 0, 0, 0, 1, 2)
 
     assert rec.snapshot().spans()["peer"].tolist() == [255]
+
+
+def test_what_is_no_run_of_experts_says_so():
+    rec = recorder()
+
+    rec.span(SpanKind.COPY, 0, 0, 0, 0, 1, 2)
+    rec.node_spans(3, 1, 5, [10], np.array([100]), np.array([110]))
+
+    spans = rec.snapshot().spans()
+    assert spans["first_expert"].tolist() == [-1, -1]
+    assert spans["last_expert"].tolist() == [-1, -1]
+
+
+def add_expected(rec, expected):
+    rec.span(SpanKind.SPLIT, 0, 1, 0, 0, 0, 1, expected=expected)
+
+
+def test_it_is_settled_when_every_expected_span_has_come():
+    rec = recorder()
+    first, second = rec.expect(), rec.expect()
+    add(rec, 2)
+    add_expected(rec, first)
+    one_is_missing = not rec.is_settled
+
+    add_expected(rec, second)
+
+    assert one_is_missing
+    assert rec.is_settled
+
+
+def test_an_expected_span_that_finds_no_room_has_come_too():
+    rec = recorder(capacity=0)
+
+    add_expected(rec, rec.expect())
+
+    assert (rec.is_settled, rec.lost) == (True, 1)
+
+
+def test_what_was_expected_before_a_clear_is_not_waited_for_nor_counted_when_it_comes():
+    rec = recorder()
+    late = rec.expect()
+    rec.clear()
+    forgotten = rec.is_settled
+    rec.expect()
+
+    add_expected(rec, late)
+
+    assert forgotten
+    assert not rec.is_settled
 
 
 def test_nodes_come_in_bulk_and_skipped_ones_are_left_out():

@@ -1,4 +1,4 @@
-"""Elementwise kernels: ADD, SUB, MUL, DIV, SCALE, UNARY, GLU."""
+"""Elementwise kernels: ADD, SUB, MUL, DIV, ADD_ID, SCALE, CLAMP, UNARY, GLU."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import (
+    address,
     n_rows,
     nb,
     ne,
@@ -16,7 +17,7 @@ from engine.backends.cpu.kernels.common import (
     row_repeated,
     share,
 )
-from engine.backends.cpu.layout import DST, SRC0, SRC1
+from engine.backends.cpu.layout import DST, SRC0, SRC1, SRC2, STATUS_BAD_INDEX
 from engine.backends.cpu.simd import (
     Vector,
     exp,
@@ -25,22 +26,30 @@ from engine.backends.cpu.simd import (
     fma,
     fmul,
     fsub,
+    larger,
     load_f32,
     load_f32_part,
     load_f32v,
+    load_i32,
+    round_to_half,
+    smaller,
     splat,
     store_f32,
     store_f32_part,
     store_f32v,
+    tanh,
+    where_less,
 )
 
 ADD, SUB, MUL, DIV = range(4)
-SILU, GELU = range(2)
+SILU, GELU, TANH, SIGMOID = range(4)
 
 _GELU_A = np.float32(-2.0 * 0.79788456080286535587989211986876)
 _GELU_B = np.float32(-2.0 * 0.79788456080286535587989211986876 * 0.044715)
 _ONE = np.float32(1.0)
 _ZERO = np.float32(0.0)
+_TEN = np.float32(10.0)
+_ABOVE_MINUS_TEN = np.nextafter(np.float32(-10.0), np.float32(0.0))
 
 
 @helper
@@ -98,6 +107,45 @@ def binary(p: int, ith: int, nth: int) -> int:
 
 
 @kernel
+def add_id(p: int, ith: int, nth: int) -> int:
+    """Give src0 [n, n_used, t] plus the rows of src1 [n, n_expert] that src2 [n_used, t] picks."""
+    n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        index = load_i32(row_at(p, SRC2, i2, 0, 0) + i1 * nb(p, SRC2, 0))
+        if index < 0 or index >= ne(p, SRC1, 1):
+            return STATUS_BAD_INDEX
+        y, a = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        _combine_row(ADD, y, a, row_at(p, SRC1, index, 0, 0), n0)
+    return 0
+
+
+@helper
+def _clamped(x: Vector, low: Vector, high: Vector) -> Vector:
+    """Within [low, high]; a NaN becomes `high`, as in ggml."""
+    return larger(smaller(x, high), low)
+
+
+@kernel
+def clamp(p: int, ith: int, nth: int) -> int:
+    """Give src0 moved into [low, high], f32, rows without gaps."""
+    low, high = splat(param_float(p, 0)), splat(param_float(p, 1))
+    n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        for i in range(0, n0 - LANES + 1, LANES):
+            store_f32v(y + 4 * i, _clamped(load_f32v(x + 4 * i), low, high))
+        rest = n0 % LANES
+        if rest:
+            i = 4 * (n0 - rest)
+            store_f32_part(y + i, _clamped(load_f32_part(x + i, rest), low, high), rest)
+    return 0
+
+
+@kernel
 def scale(p: int, ith: int, nth: int) -> int:
     """Give dst = src0 * factor + bias, f32, rows without gaps."""
     factor, bias = splat(param_float(p, 0)), splat(param_float(p, 1))
@@ -116,13 +164,28 @@ def scale(p: int, ith: int, nth: int) -> int:
 
 
 @helper
+def _gelu(x: Vector) -> Vector:
+    """The tanh form, of x rounded to f16 and rounded to f16 itself, as ggml looks it up.
+
+    0 up to -10, x from 10 on. Source: ARCH.md 1.10.
+    """
+    half = round_to_half(x)
+    inner = fmul(half, fma(fmul(half, half), splat(_GELU_B), splat(_GELU_A)))
+    value = round_to_half(fdiv(half, fadd(splat(_ONE), exp(inner))))
+    inside = where_less(x, splat(_ABOVE_MINUS_TEN), splat(_ZERO), value)
+    return where_less(x, splat(_TEN), inside, x)
+
+
+@helper
 def _activate(kind: int, x: Vector) -> Vector:
-    """Divide x by 1 + e^-x, or with the argument that makes it the tanh form of GELU."""
-    if kind == SILU:
-        inner = fsub(splat(_ZERO), x)
-    else:
-        inner = fmul(x, fma(fmul(x, x), splat(_GELU_B), splat(_GELU_A)))
-    return fdiv(x, fadd(splat(_ONE), exp(inner)))
+    if kind == TANH:
+        return tanh(x)
+    if kind == GELU:
+        return _gelu(x)
+    divisor = fadd(splat(_ONE), exp(fsub(splat(_ZERO), x)))
+    if kind == SIGMOID:
+        return fdiv(splat(_ONE), divisor)
+    return fdiv(x, divisor)
 
 
 @kernel
@@ -143,21 +206,33 @@ def unary(p: int, ith: int, nth: int) -> int:
     return 0
 
 
+@helper
+def up_of(p: int, gate: int, i1: int, i2: int, i3: int) -> int:
+    """Address of what a row's gate multiplies: a row of src1, or what follows the gate."""
+    if address(p, SRC1) == 0:
+        return gate + 4 * ne(p, DST, 0)
+    return row_at(p, SRC1, i1, i2, i3)
+
+
 @kernel
-def swiglu(p: int, ith: int, nth: int) -> int:
-    """Give dst = silu(src0) * src1, f32, rows without gaps."""
+def glu(p: int, ith: int, nth: int) -> int:
+    """Give dst = f(src0) * src1, f32, rows without gaps.
+
+    Without src1 the first half of each row of src0 is the gate, the second half is up.
+    """
+    kind = param(p, 0)
     n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
     first, end = share(n_rows(p, DST), ith, nth)
     for row in range(first, end):
         i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
         y, gate = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
-        up = row_at(p, SRC1, i1, i2, i3)
+        up = up_of(p, gate, i1, i2, i3)
         for i in range(0, n0 - LANES + 1, LANES):
-            active = _activate(SILU, load_f32v(gate + 4 * i))
+            active = _activate(kind, load_f32v(gate + 4 * i))
             store_f32v(y + 4 * i, fmul(active, load_f32v(up + 4 * i)))
         rest = n0 % LANES
         if rest:
             i = 4 * (n0 - rest)
-            active = _activate(SILU, load_f32_part(gate + i, rest))
+            active = _activate(kind, load_f32_part(gate + i, rest))
             store_f32_part(y + i, fmul(active, load_f32_part(up + i, rest)), rest)
     return 0

@@ -2,8 +2,9 @@
 
 Queries of one head meet KEYS keys at a time. Long batches (`_attend_tile`) go through register
 tiles over unpacked keys and sum in f32. Short ones (`_attend_row`) take dot products and, as
-ggml's CPU does there, round queries and running sums to f16, so that results agree to the last bit
-but one. Source: FlashAttention, arXiv 2205.14135, algorithm 1; ggml-cpu/ops.cpp.
+ggml's CPU does there, round queries to what the keys' type meets, and with f16 values running sums
+to f16, so that results agree to the last bit but one. Source: FlashAttention, arXiv 2205.14135,
+algorithm 1; ggml-cpu/ops.cpp.
 """
 
 from __future__ import annotations
@@ -17,20 +18,33 @@ from engine.backends.cpu.kernels.common import (
     nb,
     ne,
     own_scratch,
+    param,
     param_float,
     row_at,
     share,
 )
-from engine.backends.cpu.kernels.matmul_float import dot_f16, pack_panel
-from engine.backends.cpu.kernels.norm import scale_row
-from engine.backends.cpu.kernels.rows import widen
-from engine.backends.cpu.layout import DST, KIND_F16, SRC0, SRC1, SRC2, SRC3
+from engine.backends.cpu.kernels.norm import exp_scalar, scale_row, slope_of
+from engine.backends.cpu.kernels.quantize import quantize_column
+from engine.backends.cpu.layout import (
+    DST,
+    GROUP_ROWS,
+    KIND_F16,
+    SRC0,
+    SRC1,
+    SRC2,
+    SRC3,
+    SRC4,
+)
 from engine.backends.cpu.simd import (
     Vector,
+    call3,
+    call6,
+    call10,
     exp,
+    exp_exact,
     fadd,
-    fdiv,
     fma,
+    fma_scalar,
     fmul,
     fsub,
     larger,
@@ -47,6 +61,7 @@ from engine.backends.cpu.simd import (
     store_f32_part,
     store_f32v,
     sum_lanes,
+    tanh,
 )
 from engine.backends.cpu.tiles import FLOAT_COLUMNS, float_tile
 
@@ -59,35 +74,42 @@ QUERIES = 32
 TILE_FROM_QUERIES = 64
 """From so many queries on ggml sums in f32."""
 
+SCALE, SOFTCAP, KEY_DOT, QUERY_ROUNDING, KEY_PANEL, KEY_TO_FLOAT, VALUE_KIND, VALUE_TO_FLOAT = (
+    range(8)
+)
+"""Parameters: two floats; how a query meets keys as they are stored; how keys become panels of
+floats (KEY_TO_FLOAT 0 if directly); and what values are.
+"""
+ALIBI = 8
+"""The first of the three that `slope_of` reads."""
+
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
-_TWO = np.float32(2.0)
 _MINUS_INF = np.float32(-np.inf)
 
 
 @helper
-def _tanh(x: Vector) -> Vector:
-    """1 - 2 / (e^2x + 1)."""
-    one, two = splat(_ONE), splat(_TWO)
-    return fsub(one, fdiv(two, fadd(exp(fmul(x, two)), one)))
-
-
-@helper
 def _bias_scores(
-    scores: int, mask: int, n_keys: int, scale: np.float32, softcap: np.float32
+    scores: int,
+    mask: int,
+    slope: np.float32,
+    n_keys: int,
+    scale: np.float32,
+    softcap: np.float32,
 ) -> np.float32:
     """Scale and mask KEYS scores in place and give back the largest; keys past n_keys get -inf."""
     factor, cap, top = splat(scale), splat(softcap), splat(_MINUS_INF)
+    slopes = splat(slope)
     for i in range(0, n_keys, LANES):
         count = min(LANES, n_keys - i)
         value = fmul(load_f32v(scores + 4 * i), factor)
         if softcap != _ZERO:
-            value = fmul(_tanh(value), cap)
+            value = fmul(tanh(value), cap)
         if mask != 0:
             if count == LANES:
-                value = fadd(value, load_f16v(mask + 2 * i))
+                value = fma(load_f16v(mask + 2 * i), slopes, value)
             else:
-                value = fadd(value, load_f16_part(mask + 2 * i, count))
+                value = fma(load_f16_part(mask + 2 * i, count), slopes, value)
         store_f32v(scores + 4 * i, value)
         if count == LANES:
             top = larger(value, top)
@@ -101,14 +123,20 @@ def _bias_scores(
 
 @helper
 def _weigh(
-    scores: int, state: int, mask: int, n_keys: int, scale: np.float32, softcap: np.float32
+    scores: int,
+    state: int,
+    mask: int,
+    slope: np.float32,
+    n_keys: int,
+    scale: np.float32,
+    softcap: np.float32,
 ) -> np.float32:
     """Turn KEYS scores into weights; give back what earlier results must be multiplied with.
 
     `state` holds the largest score and the sum of weights so far, f32 each.
     """
     before = load_f32(state)
-    largest = max(before, _bias_scores(scores, mask, n_keys, scale, softcap))
+    largest = max(before, _bias_scores(scores, mask, slope, n_keys, scale, softcap))
     if largest == _MINUS_INF:
         # Nothing seen yet, unless a score is NaN: that must reach the result.
         for i in range(KEYS):
@@ -137,23 +165,28 @@ def _weigh_in_order(scores: int, shrinks: int, state: int, n_keys: int) -> None:
 
     `shrinks` gets what earlier results are to be multiplied with before a weight is used.
     """
-    largest = load_f32(state)
+    largest, grows = load_f32(state), False
     for j in range(n_keys):
         score, shrink = load_f32(scores + 4 * j), _ZERO
         if score > largest:
             shrink = largest - score
             largest = score
+            grows = True
         if score != _MINUS_INF:
             store_f32(scores + 4 * j, score - largest)
         store_f32(shrinks + 4 * j, shrink)
     for j in range(n_keys, KEYS):
         store_f32(shrinks + 4 * j, _ZERO)
     for j in range(0, KEYS, LANES):
-        store_f32v(scores + 4 * j, exp(load_f32v(scores + 4 * j)))
-        store_f32v(shrinks + 4 * j, exp(load_f32v(shrinks + 4 * j)))
+        store_f32v(scores + 4 * j, exp_exact(load_f32v(scores + 4 * j)))
+        if grows:
+            store_f32v(shrinks + 4 * j, exp_exact(load_f32v(shrinks + 4 * j)))
+        else:
+            store_f32v(shrinks + 4 * j, splat(_ONE))
     total = load_f32(state + 4)
     for j in range(n_keys):
-        total = total * load_f32(shrinks + 4 * j) + load_f32(scores + 4 * j)
+        # One rounding, as C's compilers fuse it.
+        total = fma_scalar(total, load_f32(shrinks + 4 * j), load_f32(scores + 4 * j))
     store_f32(state, largest)
     store_f32(state + 4, total)
 
@@ -200,11 +233,17 @@ def _add_values(
 
 
 @helper
-def _round_query(y: int, q: int, d: int) -> None:
-    """Write q rounded to f16."""
-    for i in range(0, d, LANES):
-        count = min(LANES, d - i)
-        store_f32_part(y + 4 * i, round_to_half(load_f32_part(q + 4 * i, count)), count)
+def _add_floats(y: int, v: int, weights: int, shrinks: int, n_keys: int, dv: int) -> None:
+    """Add the weighted f32 rows of v, side by side, to y, key by key."""
+    for i in range(0, dv, LANES):
+        count = min(LANES, dv - i)
+        total = load_f32_part(y + 4 * i, count)
+        for j in range(n_keys):
+            row, shrink = load_f32_part(v + 4 * (j * dv + i), count), load_f32(shrinks + 4 * j)
+            if shrink != _ONE:
+                total = fmul(total, splat(shrink))
+            total = fma(row, splat(load_f32(weights + 4 * j)), total)
+        store_f32_part(y + 4 * i, total, count)
 
 
 @helper
@@ -225,6 +264,20 @@ def _inverse(total: np.float32) -> np.float32:
 
 
 @helper
+def _take_share(p: int, y: int, dv: int, state: int, h: int) -> None:
+    """Let the sink of head h, if there is one, take its share of results y."""
+    if address(p, SRC4) == 0:
+        return
+    sink, largest, total = load_f32(address(p, SRC4) + 4 * h), load_f32(state), load_f32(state + 4)
+    if sink > largest:
+        shrink = exp_scalar(largest - sink)
+        scale_row(y, y, dv, shrink)
+        store_f32(state + 4, total * shrink + _ONE)
+    else:
+        store_f32(state + 4, total + exp_scalar(sink - largest))
+
+
+@helper
 def _attend_row(
     p: int,
     y: int,
@@ -232,16 +285,21 @@ def _attend_row(
     k: int,
     v: int,
     mask: int,
+    h: int,
     scratch: int,
     scale: np.float32,
     softcap: np.float32,
 ) -> None:
-    """One query of one head: y [dv]."""
+    """One query of head h: y [dv].
+
+    Scratch, f32: state, scores and shrinks [KEYS], values [dv, KEYS], query.
+    """
     n_kv, d, dv = ne(p, SRC1, 1), ne(p, SRC1, 0), ne(p, SRC2, 0)
     k_stride, v_stride = nb(p, SRC1, 1), nb(p, SRC2, 1)
     state, scores = scratch, scratch + 64
-    shrinks, query = scores + 4 * KEYS, scores + 8 * KEYS
-    _round_query(query, q, d)
+    shrinks, values = scores + 4 * KEYS, scores + 8 * KEYS
+    query, slope = values + 4 * KEYS * dv, slope_of(p, ALIBI, h)
+    quantize_column(param(p, QUERY_ROUNDING), query, q, d)
     store_f32(state, _MINUS_INF)
     store_f32(state + 4, _ZERO)
     for i in range(dv):
@@ -252,11 +310,19 @@ def _attend_row(
             seen = mask + 2 * first
             if _is_masked(seen, n_keys):
                 continue
-        for i in range(n_keys):
-            store_f32(scores + 4 * i, dot_f16(k + (first + i) * k_stride, query, d))
-        _bias_scores(scores, seen, n_keys, scale, softcap)
+        keys, group = k + first * k_stride, GROUP_ROWS * k_stride
+        dot, block = param(p, KEY_DOT), nb(p, SRC1, 0)
+        call10(dot, keys, group, k_stride, block, n_keys, query, 0, 1, d, scores)
+        _bias_scores(scores, seen, slope, n_keys, scale, softcap)
         _weigh_in_order(scores, shrinks, state, n_keys)
-        _add_values(y, v + first * v_stride, v_stride, scores, shrinks, n_keys, dv)
+        rows = v + first * v_stride
+        if param(p, VALUE_KIND) == KIND_F16:
+            _add_values(y, rows, v_stride, scores, shrinks, n_keys, dv)
+            continue
+        for i in range(n_keys):
+            call3(param(p, VALUE_TO_FLOAT), values + 4 * i * dv, rows + i * v_stride, dv)
+        _add_floats(y, values, scores, shrinks, n_keys, dv)
+    _take_share(p, y, dv, state, h)
     scale_row(y, y, dv, _inverse(load_f32(state + 4)))
 
 
@@ -288,14 +354,25 @@ def _row_bytes(dv: int) -> int:
 
 
 @helper
-def _unpack(p: int, k: int, v: int, n_keys: int, keys: int, values: int) -> None:
+def _pack_keys(p: int, panel: int, room: int, k: int, n_keys: int) -> None:
+    """Up to LANES keys as a panel [LANES, d]; `room` holds as many rows of f32."""
+    d, k_stride = ne(p, SRC1, 0), nb(p, SRC1, 1)
+    if param(p, KEY_TO_FLOAT) == 0:
+        call6(param(p, KEY_PANEL), panel, k, k_stride, n_keys, 0, d)
+        return
+    for i in range(n_keys):
+        call3(param(p, KEY_TO_FLOAT), room + 4 * i * d, k + i * k_stride, d)
+    call6(param(p, KEY_PANEL), panel, room, 4 * d, n_keys, 0, d)
+
+
+@helper
+def _unpack(p: int, k: int, v: int, n_keys: int, keys: int, values: int, room: int) -> None:
     """Write n_keys keys as panels [LANES, d] and their values as rows of f32."""
     d, dv, k_stride, v_stride = ne(p, SRC1, 0), ne(p, SRC2, 0), nb(p, SRC1, 1), nb(p, SRC2, 1)
     for i in range(0, n_keys, LANES):
-        count = min(LANES, n_keys - i)
-        pack_panel(KIND_F16, keys + 4 * i * d, k + i * k_stride, k_stride, count, 0, d)
+        _pack_keys(p, keys + 4 * i * d, room, k + i * k_stride, min(LANES, n_keys - i))
     for i in range(n_keys):
-        widen(values + i * _row_bytes(dv), v + i * v_stride, dv)
+        call3(param(p, VALUE_TO_FLOAT), values + i * _row_bytes(dv), v + i * v_stride, dv)
 
 
 @helper
@@ -333,7 +410,7 @@ def _attend_tile(
     """Queries t to t + n_queries (at most QUERIES) of one head.
 
     Scratch, f32: states, scores [KEYS, FLOAT_COLUMNS], keys [KEYS, d], values [dv, KEYS], results
-    [dv, QUERIES]; dv rounded up to LANES.
+    [dv, QUERIES], room for keys [d, LANES]; dv rounded up to LANES.
     """
     n_kv, dv, n_heads = ne(p, SRC1, 1), ne(p, SRC2, 0), ne(p, SRC0, 2)
     k = row_at(p, SRC1, 0, h // (n_heads // ne(p, SRC1, 2)), i3)
@@ -343,6 +420,7 @@ def _attend_tile(
     keys = scores + 4 * KEYS * FLOAT_COLUMNS
     values = keys + 4 * KEYS * ne(p, SRC1, 0)
     results = values + row_bytes * KEYS
+    room, slope = results + row_bytes * QUERIES, slope_of(p, ALIBI, h)
     for c in range(n_queries):
         store_f32(states + 8 * c, _MINUS_INF)
         store_f32(states + 8 * c + 4, _ZERO)
@@ -352,7 +430,8 @@ def _attend_tile(
         n_keys = min(KEYS, n_kv - first)
         if _all_are_masked(p, t, n_queries, h, i3, first, n_keys):
             continue
-        _unpack(p, k + first * nb(p, SRC1, 1), v + first * nb(p, SRC2, 1), n_keys, keys, values)
+        k_first, v_first = k + first * nb(p, SRC1, 1), v + first * nb(p, SRC2, 1)
+        _unpack(p, k_first, v_first, n_keys, keys, values, room)
         for c in range(0, n_queries, FLOAT_COLUMNS):
             count = min(FLOAT_COLUMNS, n_queries - c)
             _score(p, row_at(p, SRC0, t + c, h, i3), count, keys, n_keys, scores)
@@ -361,24 +440,26 @@ def _attend_tile(
                 if mask != 0:
                     mask += 2 * first
                 row, state = scores + 4 * KEYS * j, states + 8 * (c + j)
-                shrink = _weigh(row, state, mask, n_keys, scale, softcap)
+                shrink = _weigh(row, state, mask, slope, n_keys, scale, softcap)
                 if shrink != _ONE:
                     result = results + (c + j) * row_bytes
                     scale_row(result, result, dv, shrink)
             target = results + c * row_bytes
             _add_weighted(values, row_bytes, scores, count, n_keys, target)
     for c in range(n_queries):
-        factor = _inverse(load_f32(states + 8 * c + 4))
-        scale_row(row_at(p, DST, h, t + c, i3), results + c * row_bytes, dv, factor)
+        state, result = states + 8 * c, results + c * row_bytes
+        _take_share(p, result, dv, state, h)
+        scale_row(row_at(p, DST, h, t + c, i3), result, dv, _inverse(load_f32(state + 4)))
 
 
 @kernel
 def flash_attn(p: int, ith: int, nth: int) -> int:
-    """Give dst [dv, h, t] from q f32 [d, t, h], k, v f16 [d, n_kv, hk], mask f16 [n_kv, t].
+    """Give dst [dv, h, t] from q f32 [d, t, h], k, v [d, n_kv, hk], mask f16 [n_kv, t].
 
-    A query whose keys are all masked gives zeros.
+    A query whose keys are all masked gives zeros. src4 are the sinks f32 [h] (optional): one more
+    score of each query, without a value.
     """
-    scale, softcap = param_float(p, 0), param_float(p, 1)
+    scale, softcap = param_float(p, SCALE), param_float(p, SOFTCAP)
     if softcap != _ZERO:
         scale /= softcap
     n_tokens, n_heads, n3 = ne(p, SRC0, 1), ne(p, SRC0, 2), ne(p, SRC0, 3)
@@ -397,5 +478,5 @@ def flash_attn(p: int, ith: int, nth: int) -> int:
         k = row_at(p, SRC1, 0, h // (n_heads // ne(p, SRC1, 2)), i3)
         v = row_at(p, SRC2, 0, h // (n_heads // ne(p, SRC2, 2)), i3)
         y, q, mask = row_at(p, DST, h, t, i3), row_at(p, SRC0, t, h, i3), _mask_row(p, t, h, i3)
-        _attend_row(p, y, q, k, v, mask, scratch, scale, softcap)
+        _attend_row(p, y, q, k, v, mask, h, scratch, scale, softcap)
     return 0

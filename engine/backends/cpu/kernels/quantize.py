@@ -1,4 +1,4 @@
-"""Activations quantised to bytes, the first row of a product with quantised weights."""
+"""Activations as they meet weights: the row before a product, unless they stay as they are."""
 
 from __future__ import annotations
 
@@ -7,19 +7,33 @@ import numpy as np
 from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import n_rows, ne, param, row_at, share
-from engine.backends.cpu.layout import KIND_Q8_1, KIND_Q8_K, SHARED, SRC1
+from engine.backends.cpu.layout import (
+    KIND_BF16,
+    KIND_F16,
+    KIND_Q8_0,
+    KIND_Q8_1,
+    KIND_Q8_K,
+    SHARED,
+    SRC1,
+)
 from engine.backends.cpu.simd import (
+    Vector,
     absolute,
     as_half,
     fadd,
     fmul,
     larger_or_nan,
+    load_f32_part,
     load_f32v,
     load_i64,
     max_lanes_or_nan,
     round_even,
+    round_to_brain,
+    round_to_half,
     splat,
     store_f32,
+    store_f32_part,
+    store_f32v,
     store_rounded,
     sum_lanes,
 )
@@ -30,7 +44,7 @@ _LARGEST = np.float32(127.0)
 
 
 @helper
-def _largest(x: int, n_elems: int) -> np.float32:
+def largest_magnitude(x: int, n_elems: int) -> np.float32:
     """The largest magnitude of `n_elems` floats; NaN if one of them is."""
     top = splat(_ZERO)
     for i in range(0, n_elems, LANES):
@@ -39,7 +53,7 @@ def _largest(x: int, n_elems: int) -> np.float32:
 
 
 @helper
-def _inverse(largest: np.float32) -> np.float32:
+def step_inverse(largest: np.float32) -> np.float32:
     """What takes `largest` to 127; 0 for 0."""
     inverse = _ZERO
     if largest != _ZERO:
@@ -48,7 +62,7 @@ def _inverse(largest: np.float32) -> np.float32:
 
 
 @helper
-def _store_block(target: int, x: int, inverse: np.float32) -> np.float32:
+def store_block(target: int, x: int, inverse: np.float32) -> np.float32:
     """Write 32 floats times `inverse` as bytes, rounded to nearest even; give back their sum."""
     factor, total = splat(inverse), splat(_ZERO)
     for i in range(0, 32, LANES):
@@ -68,8 +82,8 @@ def quantize_row(kind: int, target: int, x: int, n_blocks: int) -> None:
     """
     pairs = target + 32 * n_blocks
     for block in range(n_blocks):
-        largest = _largest(x + 128 * block, 32)
-        total = _store_block(target + 32 * block, x + 128 * block, _inverse(largest))
+        largest = largest_magnitude(x + 128 * block, 32)
+        total = store_block(target + 32 * block, x + 128 * block, step_inverse(largest))
         scale = largest / _LARGEST
         rounded = as_half(scale)
         store_f32(pairs + 8 * block, rounded)
@@ -87,30 +101,60 @@ def quantize_row_k(target: int, x: int, n_blocks: int) -> None:
     """
     pairs = target + 32 * n_blocks
     for first in range(0, n_blocks, 8):
-        inverse, scale = _inverse(_largest(x + 128 * first, 256)), _ZERO
-        if inverse != _ZERO:
+        largest = largest_magnitude(x + 128 * first, 256)
+        inverse, scale = step_inverse(largest), _ZERO
+        if largest != _ZERO:
             scale = _ONE / inverse
         for block in range(first, first + 8):
-            total = _store_block(target + 32 * block, x + 128 * block, inverse)
+            total = store_block(target + 32 * block, x + 128 * block, inverse)
             store_f32(pairs + 8 * block, scale)
             store_f32(pairs + 8 * block + 4, total * scale)
 
 
+@helper
+def _rounded(kind: int, value: Vector) -> Vector:
+    if kind == KIND_F16:
+        return round_to_half(value)
+    if kind == KIND_BF16:
+        return round_to_brain(value)
+    return value
+
+
+@helper
+def _round_row(kind: int, target: int, x: int, k: int) -> None:
+    """Write k floats rounded to what f16 or bf16 can hold, or as they are."""
+    for i in range(0, k - LANES + 1, LANES):
+        store_f32v(target + 4 * i, _rounded(kind, load_f32v(x + 4 * i)))
+    rest = k % LANES
+    if rest:
+        i = 4 * (k - rest)
+        store_f32_part(target + i, _rounded(kind, load_f32_part(x + i, rest)), rest)
+
+
+@helper
+def quantize_column(kind: int, target: int, x: int, k: int) -> None:
+    """Write k elements as they meet weights: KIND_Q8_0, KIND_Q8_1 or KIND_Q8_K, or floats.
+
+    Floats are rounded to KIND_F16 or KIND_BF16 but stay f32, or copied for KIND_F32.
+    """
+    if kind == KIND_Q8_K:
+        quantize_row_k(target, x, k // 32)
+    elif kind == KIND_Q8_0 or kind == KIND_Q8_1:
+        quantize_row(kind, target, x, k // 32)
+    else:
+        _round_row(kind, target, x, k)
+
+
 @kernel
 def quantize(p: int, ith: int, nth: int) -> int:
-    """Quantise every row of src1, f32 without gaps inside a row, to SHARED, row after row.
+    """Prepare every row of src1, f32 without gaps inside a row, to SHARED, row after row.
 
-    The parameter says how: KIND_Q8_0, KIND_Q8_1 or KIND_Q8_K. A column of k elements takes k bytes
-    and a pair for each 32 of them.
+    Parameters: how, as `quantize_column` takes it, and bytes of a column.
     """
-    n_blocks, n1, n2 = ne(p, SRC1, 0) // 32, ne(p, SRC1, 1), ne(p, SRC1, 2)
-    target, kind = load_i64(p + SHARED), param(p, 0)
+    k, n1, n2 = ne(p, SRC1, 0), ne(p, SRC1, 1), ne(p, SRC1, 2)
+    target, kind, column_bytes = load_i64(p + SHARED), param(p, 0), param(p, 1)
     first, end = share(n_rows(p, SRC1), ith, nth)
     for row in range(first, end):
         x = row_at(p, SRC1, row % n1, row // n1 % n2, row // (n1 * n2))
-        y = target + row * n_blocks * 40
-        if kind == KIND_Q8_K:
-            quantize_row_k(y, x, n_blocks)
-        else:
-            quantize_row(kind, y, x, n_blocks)
+        quantize_column(kind, target + row * column_bytes, x, k)
     return 0

@@ -1,118 +1,37 @@
-"""Rows moved between tensors: GET_ROWS, SET_ROWS, and copies (CPY, CONT)."""
+"""Rows moved between tensors: GET_ROWS, SET_ROWS, copies (CPY, CONT), PAD."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
-from engine.backends.cpu.kernels.common import n_rows, nb, ne, param, row_at, share
+from engine.backends.cpu.kernels.common import n_rows, nb, ne, own_scratch, param, row_at, share
 from engine.backends.cpu.layout import (
     DST,
+    KIND_BF16,
     KIND_F16,
     KIND_I64,
-    KIND_Q4_0,
-    KIND_Q4_1,
-    KIND_Q6_K,
-    KIND_Q8_0,
     SRC0,
     SRC1,
     STATUS_BAD_INDEX,
 )
 from engine.backends.cpu.simd import (
-    fmul,
-    load_bytes_as_f32v,
+    call3,
+    load_bf16,
     load_f16,
-    load_f16_part,
-    load_f16v,
     load_f32,
-    load_f32_part,
-    load_f32v,
-    load_i8,
-    load_i8x16,
+    load_i8x32,
     load_i32,
     load_i64,
-    splat,
+    load_u8,
+    store_bf16,
     store_f16,
-    store_f16_part,
-    store_f16v,
     store_f32,
-    store_f32_part,
-    store_f32v,
-    store_nibbles,
+    store_i8,
+    store_i8x32,
 )
 
-_EIGHT = np.float32(8.0)
-
-
-@helper
-def widen(y: int, x: int, n: int) -> None:
-    """Write n f16 of x to y as f32."""
-    for i in range(0, n - LANES + 1, LANES):
-        store_f32v(y + 4 * i, load_f16v(x + 2 * i))
-    rest = n % LANES
-    if rest:
-        store_f32_part(y + 4 * (n - rest), load_f16_part(x + 2 * (n - rest), rest), rest)
-
-
-@helper
-def _narrow(y: int, x: int, n: int) -> None:
-    for i in range(0, n - LANES + 1, LANES):
-        store_f16v(y + 2 * i, load_f32v(x + 4 * i))
-    rest = n % LANES
-    if rest:
-        store_f16_part(y + 2 * (n - rest), load_f32_part(x + 4 * (n - rest), rest), rest)
-
-
-@helper
-def _copy_f32(y: int, x: int, n: int) -> None:
-    for i in range(0, n - LANES + 1, LANES):
-        store_f32v(y + 4 * i, load_f32v(x + 4 * i))
-    rest = n % LANES
-    if rest:
-        store_f32_part(y + 4 * (n - rest), load_f32_part(x + 4 * (n - rest), rest), rest)
-
-
-@helper
-def _copy_f16(y: int, x: int, n: int) -> None:
-    for i in range(0, n - LANES + 1, LANES):
-        store_f16v(y + 2 * i, load_f16v(x + 2 * i))
-    rest = n % LANES
-    if rest:
-        store_f16_part(y + 2 * (n - rest), load_f16_part(x + 2 * (n - rest), rest), rest)
-
-
-@helper
-def _dequantize(kind: int, y: int, x: int, n: int) -> None:
-    """Write n elements, whole blocks of 32, as f32."""
-    for block in range(n // 32):
-        scale = load_f16(x)
-        target = y + 128 * block
-        if kind == KIND_Q4_0:
-            store_nibbles(target, load_i8x16(x + 2), scale, -_EIGHT * scale)
-            x += 18
-        elif kind == KIND_Q4_1:
-            store_nibbles(target, load_i8x16(x + 4), scale, load_f16(x + 2))
-            x += 20
-        else:
-            for i in range(0, 32, LANES):
-                store_f32v(target + 4 * i, fmul(load_bytes_as_f32v(x + 2 + i), splat(scale)))
-            x += 34
-
-
-@helper
-def _dequantize_q6_k(y: int, x: int, n: int) -> None:
-    """Write n elements, whole super-blocks of 256, as f32. Source: ggml-quants.c."""
-    for block in range(n // 256):
-        place = x + 210 * block
-        scale = load_f16(place + 208)
-        for i in range(256):
-            half, quarter, j = i // 128, i // 32 % 4, i % 32
-            low = load_i8(place + 64 * half + 32 * (quarter % 2) + j) >> (4 * (quarter // 2))
-            high = load_i8(place + 128 + 32 * half + j) >> (2 * quarter)
-            value = ((low & 15) | ((high & 3) << 4)) - 32
-            factor = scale * np.float32(load_i8(place + 192 + i // 16))
-            store_f32(y + 4 * (256 * block + i), factor * np.float32(value))
+_ZERO = np.float32(0.0)
 
 
 @helper
@@ -124,8 +43,11 @@ def _load_index(kind: int, place: int) -> int:
 
 @kernel
 def get_rows(p: int, ith: int, nth: int) -> int:
-    """Give rows of src0 picked by src1 i32 [m, b2, b3] as f32 (i32 rows are copied as they are)."""
-    kind = param(p, 0)
+    """Give rows of src0 picked by src1 i32 [m, b2, b3] as f32 (i32 rows are copied as they are).
+
+    The parameter is the address of what makes floats of a row.
+    """
+    to_float = param(p, 0)
     n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
     first, end = share(n_rows(p, DST), ith, nth)
     for row in range(first, end):
@@ -135,21 +57,37 @@ def get_rows(p: int, ith: int, nth: int) -> int:
             return STATUS_BAD_INDEX
         x = row_at(p, SRC0, index, i2 % ne(p, SRC0, 2), i3 % ne(p, SRC0, 3))
         y = row_at(p, DST, i1, i2, i3)
-        if kind == KIND_F16:
-            widen(y, x, n0)
-        elif kind == KIND_Q4_0 or kind == KIND_Q4_1 or kind == KIND_Q8_0:
-            _dequantize(kind, y, x, n0)
-        elif kind == KIND_Q6_K:
-            _dequantize_q6_k(y, x, n0)
-        else:
-            _copy_f32(y, x, n0)
+        call3(to_float, y, x, n0)
     return 0
+
+
+@helper
+def load_float(kind: int, place: int) -> np.float32:
+    """One f32, f16 or bf16."""
+    if kind == KIND_F16:
+        return load_f16(place)
+    if kind == KIND_BF16:
+        return load_bf16(place)
+    return load_f32(place)
+
+
+@helper
+def _store_float(kind: int, place: int, value: np.float32) -> None:
+    if kind == KIND_F16:
+        store_f16(place, value)
+    elif kind == KIND_BF16:
+        store_bf16(place, value)
+    else:
+        store_f32(place, value)
 
 
 @kernel
 def set_rows(p: int, ith: int, nth: int) -> int:
-    """Write rows of src0 f32 to dst f16 or f32 at the rows that src1 i64 or i32 names."""
-    kind, index_kind = param(p, 0), param(p, 1)
+    """Write rows of src0 f32 to dst, any type, at the rows that src1 i64 or i32 names.
+
+    Parameters: type of dst, type of the indices, address of what makes rows of floats.
+    """
+    kind, index_kind, from_float = param(p, 0), param(p, 1), param(p, 2)
     n0, n1, n2 = ne(p, SRC0, 0), ne(p, SRC0, 1), ne(p, SRC0, 2)
     first, end = share(n_rows(p, SRC0), ith, nth)
     for row in range(first, end):
@@ -160,60 +98,74 @@ def set_rows(p: int, ith: int, nth: int) -> int:
             return STATUS_BAD_INDEX
         x, y = row_at(p, SRC0, i1, i2, i3), row_at(p, DST, index, i2, i3)
         if n0 == 1:
-            if kind == KIND_F16:
-                store_f16(y, load_f32(x))
-            else:
-                store_f32(y, load_f32(x))
-        elif kind == KIND_F16:
-            _narrow(y, x, n0)
+            _store_float(kind, y, load_f32(x))
         else:
-            _copy_f32(y, x, n0)
+            call3(from_float, y, x, n0)
     return 0
 
 
 @helper
-def _copy_row(kind: int, kind_x: int, y: int, x: int, n: int) -> None:
-    if kind == KIND_F16:
-        if kind_x == KIND_F16:
-            _copy_f16(y, x, n)
-        else:
-            _narrow(y, x, n)
-    elif kind_x == KIND_F16:
-        widen(y, x, n)
-    else:
-        _copy_f32(y, x, n)
+def _copy_bytes(y: int, x: int, n: int) -> None:
+    for i in range(0, n - 31, 32):
+        store_i8x32(y + i, load_i8x32(x + i))
+    for i in range(n - n % 32, n):
+        store_i8(y + i, load_u8(x + i))
+
+
+BY_BYTES, TO_FLOATS, FROM_FLOATS, THROUGH_FLOATS, BY_ELEMENT = range(5)
+"""Ways to copy a row: as it is, from or to f32, over f32 in between; or one element at a time."""
 
 
 @helper
-def _copy_element(kind: int, kind_x: int, y: int, x: int) -> None:
-    if kind_x == KIND_F16:
-        value = load_f16(x)
+def _copy_row(p: int, way: int, y: int, x: int, room: int) -> None:
+    n, to_float, from_float = ne(p, DST, 0), param(p, 3), param(p, 4)
+    if way == BY_BYTES:
+        _copy_bytes(y, x, param(p, 5))
+    elif way == TO_FLOATS:
+        call3(to_float, y, x, n)
+    elif way == FROM_FLOATS:
+        call3(from_float, y, x, n)
     else:
-        value = load_f32(x)
-    if kind == KIND_F16:
-        store_f16(y, value)
-    else:
-        store_f32(y, value)
+        call3(to_float, room, x, n)
+        call3(from_float, y, room, n)
 
 
 @kernel
 def copy(p: int, ith: int, nth: int) -> int:
-    """Copy src0 to dst, of one shape, any strides; f32 and f16 are converted."""
-    kind, kind_x = param(p, 0), param(p, 1)
+    """Copy src0 to dst, of one shape, any strides; types are converted.
+
+    Parameters: the way, both types, addresses of what makes floats of src0 and rows of floats, and
+    bytes of a row. Elements that do not lie side by side are f32, f16 or bf16, or 4 bytes each.
+    """
+    way, kind, kind_x = param(p, 0), param(p, 1), param(p, 2)
     step, step_x = nb(p, DST, 0), nb(p, SRC0, 0)
-    size, size_x = 4, 4
-    if kind == KIND_F16:
-        size = 2
-    if kind_x == KIND_F16:
-        size_x = 2
     n0, n1, n2 = ne(p, DST, 0), ne(p, DST, 1), ne(p, DST, 2)
     first, end = share(n_rows(p, DST), ith, nth)
     for row in range(first, end):
         i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
         y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
-        if step == size and step_x == size_x:
-            _copy_row(kind, kind_x, y, x, n0)
-        else:
-            for i in range(n0):
-                _copy_element(kind, kind_x, y + i * step, x + i * step_x)
+        if way != BY_ELEMENT:
+            _copy_row(p, way, y, x, own_scratch(p, ith))
+            continue
+        for i in range(n0):
+            _store_float(kind, y + i * step, load_float(kind_x, x + i * step_x))
+    return 0
+
+
+@kernel
+def pad(p: int, ith: int, nth: int) -> int:
+    """Give src0 f32 with zeros after the last element of each dimension; any strides."""
+    step, step_x, n0, n0_x = nb(p, DST, 0), nb(p, SRC0, 0), ne(p, DST, 0), ne(p, SRC0, 0)
+    n1, n2 = ne(p, DST, 1), ne(p, DST, 2)
+    first, end = share(n_rows(p, DST), ith, nth)
+    for row in range(first, end):
+        i1, i2, i3 = row % n1, row // n1 % n2, row // (n1 * n2)
+        y, x = row_at(p, DST, i1, i2, i3), row_at(p, SRC0, i1, i2, i3)
+        filled = n0_x
+        if i1 >= ne(p, SRC0, 1) or i2 >= ne(p, SRC0, 2) or i3 >= ne(p, SRC0, 3):
+            filled = 0
+        for i in range(filled):
+            store_f32(y + i * step, load_f32(x + i * step_x))
+        for i in range(filled, n0):
+            store_f32(y + i * step, _ZERO)
     return 0

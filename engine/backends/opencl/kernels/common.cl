@@ -18,11 +18,13 @@ typedef uchar8 loose_uchar8 __attribute__((aligned(1)));
 typedef char8 loose_char8 __attribute__((aligned(1)));
 #define READ8(space, p) (*(space const loose_float8 *)(p))
 #define WRITE8(space, v, p) (*(space loose_float8 *)(p) = (v))
+#define READ_USHORT8(p) (*(global const loose_ushort8 *)(p))
 #define READ_UCHAR8(p) (*(global const loose_uchar8 *)(p))
 #define READ_CHAR8(p) (*(global const loose_char8 *)(p))
 #else
 #define READ8(space, p) vload8(0, (space const float *)(p))
 #define WRITE8(space, v, p) vstore8(v, 0, (space float *)(p))
+#define READ_USHORT8(p) vload8(0, (global const ushort *)(p))
 #define READ_UCHAR8(p) vload8(0, (global const uchar *)(p))
 #define READ_CHAR8(p) vload8(0, (global const char *)(p))
 #endif
@@ -46,7 +48,7 @@ static float max8(float8 v)
 #if defined(DEVICE_CPU)
 static float8 finite8_f16(global const char *p)
 {
-    const uint8 bits = convert_uint8(*(global const loose_ushort8 *)p);
+    const uint8 bits = convert_uint8(READ_USHORT8(p));
     const float8 magnitude = as_float8((bits & 0x7fffu) << 13) * 0x1p112f;
     return as_float8(as_uint8(magnitude) | ((bits & 0x8000u) << 16));
 }
@@ -69,6 +71,13 @@ static float8 round_half8(float8 x)
     // Below 2^-14 halves are multiples of 2^-24, as floats from 0.5 on are.
     const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
     return select(normal, small, fabs(x) < 6.103515625e-5f);
+}
+
+// The nearest bf16 values, to even: upper halves of floats.
+static float8 round_bf16_8(float8 x)
+{
+    const uint8 bits = as_uint8(x);
+    return as_float8((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
 }
 
 // Element access by type, so that one body serves f32 and f16.
@@ -104,3 +113,9 @@ static void store8_f16(float8 v, global char *row, long i)
 {
     vstore_half8_rte(v, 0, AT(half, row, i * 2));
 }
+
+#if defined(TYPE_IQ4_NL) || defined(TARGET_IQ4_NL)
+// What the numbers 0..15 of iq4_nl stand for.
+constant char uneven_steps[16] = {
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+#endif

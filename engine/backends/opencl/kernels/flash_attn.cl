@@ -1,22 +1,21 @@
-// FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums.
+// FLASH_ATTN_EXT: softmax(scale * q k^T + mask) v with a running maximum, float32 sums. Built once
+// a pair of cache types, which the build options name: key8(row, i) and value8(row, i) give the
+// elements i..i+7 of a row of k or v; and for heads of up to MAX_HEAD elements.
 //
 // Item = (QUERIES queries, head, batch); QUERIES is defined at the build. Eight rows of k and v at
 // a time are unpacked once for all queries of the item. A group of rows that the mask hides from a
-// query is skipped for it. Fewer than 64 queries go the way ggml's CPU does for them: queries and
-// running sums are rounded to half precision, key by key (`half_sums`), since its results are the
-// reference.
+// query is skipped for it. Unless keys are multiplied in tiles ggml's CPU goes key by key
+// (`by_key`), and its results are the reference: queries are rounded to what k is multiplied with,
+// halves, bf16 or blocks of q8_0, and running sums over a half float v to half precision.
 // Shapes: q [dk, t, h], k [dk, n_kv, hk], v [dv, n_kv, hk], mask [n_kv, t], d [dv, h, t].
 
-#define MAX_HEAD 256
 #define GROUP 8
-#define HALF_SUMS_BELOW 64
+#define DOT_STEP 64
 
-#if defined(KV_F16)
-#define KV_IS_F16 1
-#define load8_kv(row, i) finite8_f16((row) + (i) * 2L)
+#if defined(VALUE_F16)
+#define HALF_SUMS 1
 #else
-#define KV_IS_F16 0
-#define load8_kv(row, i) load8_f32(row, i)
+#define HALF_SUMS 0
 #endif
 
 // Sums of eight vectors as one vector: pairs are added until one is left.
@@ -32,11 +31,31 @@ static float8 sums8(
     return (float8)(abcd.even + abcd.odd, efgh.even + efgh.odd);
 }
 
+// What rows of k are longer than a multiple of DOT_STEP, on top of `sums`: ggml adds that up in
+// double precision, here each sum carries what rounding took from it.
+static float8 add_rest8(float8 sums, const float *query, const float *keys, int begin, int dk)
+{
+    float8 lost = 0;
+    for (int i = begin; i < dk; i++) {
+        const float *key = keys + i;
+        const float8 column = (float8)(
+            key[0], key[dk], key[2 * dk], key[3 * dk],
+            key[4 * dk], key[5 * dk], key[6 * dk], key[7 * dk]);
+        const float8 term = query[i] * column;
+        const float8 next = sums + term;
+        const float8 added = next - sums;
+        lost += (sums - (next - added)) + (term - added);
+        sums = next;
+    }
+    return sums + lost;
+}
+
 // The dot products of one query with the eight unpacked rows of k.
 static float8 dots8(const float *query, const float *keys, int dk)
 {
     float8 a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
-    for (int i = 0; i < dk; i += 8) {
+    const int whole = dk - dk % DOT_STEP;
+    for (int i = 0; i < whole; i += 8) {
         const float8 q = READ8(private, query + i);
         a += q * READ8(private, keys + i);
         b += q * READ8(private, keys + dk + i);
@@ -47,7 +66,8 @@ static float8 dots8(const float *query, const float *keys, int dk)
         g += q * READ8(private, keys + 6 * dk + i);
         h += q * READ8(private, keys + 7 * dk + i);
     }
-    return sums8(a, b, c, d, e, f, g, h);
+    const float8 sums = sums8(a, b, c, d, e, f, g, h);
+    return whole == dk ? sums : add_rest8(sums, query, keys, whole, dk);
 }
 
 // Running sums in half precision, key by key: a key that is a new maximum first scales what is
@@ -124,15 +144,43 @@ static void add_keys(
     *top = new_top;
 }
 
-// Rows first..first+7 of k or v; rows past the end repeat the last one.
-static void unpack_group(
-    global const char *rows, ulong nb1, int first, int n_rows, int width, float *out)
+// Rows first..first+7 of k or v, read by READ; rows past the end repeat the last one.
+#define UNPACK_GROUP(READ, rows, nb1, first, n_rows, width, out) \
+    for (int r = 0; r < GROUP; r++) { \
+        global const char *row = (rows) + min((first) + r, (n_rows) - 1) * (nb1); \
+        for (int i = 0; i < (width); i += 8) \
+            WRITE8(private, READ(row, i), (out) + r * (width) + i); \
+    }
+
+#if defined(KEY_F16)
+static void round_query(float *query, int dk)
 {
-    for (int r = 0; r < GROUP; r++) {
-        global const char *row = rows + min(first + r, n_rows - 1) * nb1;
-        for (int i = 0; i < width; i += 8) WRITE8(private, load8_kv(row, i), out + r * width + i);
+    for (int i = 0; i < dk; i += 8)
+        WRITE8(private, round_half8(READ8(private, query + i)), query + i);
+}
+#elif defined(KEY_BF16)
+static void round_query(float *query, int dk)
+{
+    for (int i = 0; i < dk; i += 8)
+        WRITE8(private, round_bf16_8(READ8(private, query + i)), query + i);
+}
+#elif defined(KEY_F32)
+#define round_query(query, dk)
+#else
+// In blocks of q8_0.
+static void round_query(float *query, int dk)
+{
+    for (int begin = 0; begin < dk; begin += 32) {
+        float8 top = 0;
+        for (int i = begin; i < begin + 32; i += 8)
+            top = fmax(top, fabs(READ8(private, query + i)));
+        const float largest = max8(top);
+        const float inverse = inverse_of_q8(largest), step = step_of_q8(largest);
+        for (int i = begin; i < begin + 32; i += 8)
+            WRITE8(private, whole8(READ8(private, query + i) * inverse) * step, query + i);
     }
 }
+#endif
 
 // What the mask adds to eight keys of a query; -inf for keys past the end.
 static float8 mask_group(global const char *mask, int has_mask, int first, int n_kv)
@@ -146,17 +194,28 @@ static float8 mask_group(global const char *mask, int has_mask, int first, int n
     return READ8(private, values);
 }
 
+// What the sum of weights is divided by: `sum` is relative to the largest logit `top`, a sink (-inf
+// where there is none) is one more logit. A query that sees nothing gives zeros.
+static float share_of_one(float top, float sum, float sink)
+{
+    if (top == -INFINITY) return 0.0f;
+    const float highest = fmax(top, sink);
+    const float keep = exp(top - highest);
+    return keep / (sum * keep + exp(sink - highest));
+}
+
 kernel void flash_attn(
     global const char *q_buf, ulong q_off, global const char *k_buf, ulong k_off,
     global const char *v_buf, ulong v_off, global const char *m_buf, ulong m_off,
-    global char *d_buf, ulong d_off, int dk, int dv, int n_queries, int n_kv,
+    global const char *s_buf, ulong s_off, global char *d_buf, ulong d_off,
+    int dk, int dv, int n_queries, int n_kv,
     int q_heads_per_k, int q_heads_per_v, int batch_per_k, int batch_per_v,
-    int has_mask, int m_ne2, int m_ne3,
+    int has_mask, int m_ne2, int m_ne3, int has_sinks, int n_full, int by_key,
     ulong q_nb1, ulong q_nb2, ulong q_nb3, ulong k_nb1, ulong k_nb2, ulong k_nb3,
     ulong v_nb1, ulong v_nb2, ulong v_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3,
-    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap)
+    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap, float max_bias)
 {
-    const int half_sums = KV_IS_F16 && n_queries < HALF_SUMS_BELOW;
+    const int half_sums = HALF_SUMS && by_key;
     const int first_query = get_global_id(0) * QUERIES;
     const int count = min(QUERIES, n_queries - first_query);
     if (count <= 0) return;
@@ -167,15 +226,15 @@ kernel void flash_attn(
     global const char *m = m_buf + m_off + head % m_ne2 * m_nb2 + i3 % m_ne3 * m_nb3;
     global char *d = d_buf + d_off + head * d_nb1 + i3 * d_nb3;
 
+    const float slope = slope_of(head, n_full, max_bias);
     float queries[QUERIES * MAX_HEAD], out[QUERIES * MAX_HEAD];
     float keys[GROUP * MAX_HEAD], values[GROUP * MAX_HEAD];
     float top[QUERIES], sum[QUERIES];
     for (int j = 0; j < count; j++) {
         global const char *query = q + (first_query + j) * q_nb1;
-        for (int i = 0; i < dk; i += 8) {
-            const float8 part = load8_f32(query, i);
-            WRITE8(private, half_sums ? round_half8(part) : part, queries + j * dk + i);
-        }
+        for (int i = 0; i < dk; i += 8)
+            WRITE8(private, load8_f32(query, i), queries + j * dk + i);
+        if (by_key) round_query(queries + j * dk, dk);
         for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + j * dv + i);
         top[j] = -INFINITY;
         sum[j] = 0;
@@ -187,20 +246,21 @@ kernel void flash_attn(
             const float8 bias = mask_group(m + (first_query + j) * m_nb1, has_mask, first, n_kv);
             if (max8(bias) == -INFINITY) continue;
             if (!unpacked) {
-                unpack_group(k, k_nb1, first, n_kv, dk, keys);
-                unpack_group(v, v_nb1, first, n_kv, dv, values);
+                UNPACK_GROUP(key8, k, k_nb1, first, n_kv, dk, keys)
+                UNPACK_GROUP(value8, v, v_nb1, first, n_kv, dv, values)
                 unpacked = 1;
             }
             float8 logits = dots8(queries + j * dk, keys, dk) * scale;
             if (softcap != 0.0f) logits = softcap * tanh(logits);
-            logits += bias;
+            logits += slope * bias;
             if (half_sums) add_keys_half(out + j * dv, top + j, sum + j, logits, values, dv);
             else add_keys(out + j * dv, top + j, sum + j, logits, values, dv);
         }
     }
 
+    const float sink = has_sinks ? load1_f32(s_buf + s_off, head) : -INFINITY;
     for (int j = 0; j < count; j++) {
-        const float factor = sum[j] == 0.0f ? 0.0f : 1.0f / sum[j];
+        const float factor = share_of_one(top[j], sum[j], sink);
         global char *row = d + (first_query + j) * d_nb2;
         for (int i = 0; i < dv; i += 8)
             store8_f32(READ8(private, out + j * dv + i) * factor, row, i);

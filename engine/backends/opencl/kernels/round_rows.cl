@@ -1,25 +1,14 @@
-// Activations as a matmul with quantised weights sees them: the elements of a block are rounded to
-// d * q, q a whole number in -127..127, as ggml's CPU does. Its results are the reference.
+// Activations as a matmul sees them: with quantised weights the elements of a block are rounded to
+// d * q, q a whole number in -127..127, with half float or bf16 weights to such floats, as ggml's
+// CPU does. Its results are the reference.
 //
+// round_rows_f16, round_rows_bf16   element by element
 // round_rows_q8_0   blocks of 32, d a half float: quantize_row_q8_0, and q8_1 but for the sum of a
 //                   block, which is not rounded here
 // round_rows_q8_k   blocks of 256, d a float: quantize_row_q8_K
 //
 // Item = some whole blocks of one row. The result has no gaps.
 // Shapes: x [k, rows] in three outer dimensions, d [k, rows]; k is a multiple of the block.
-
-static float largest_of(global const char *x, long begin, int block)
-{
-    float8 largest = 0;
-    for (long i = begin; i < begin + block; i += 8) largest = fmax(largest, fabs(load8_f32(x, i)));
-    return max8(largest);
-}
-
-// The nearest whole numbers, halves to even; |x| < 2^22. PoCL's rint is a call for every element.
-static float8 whole8(float8 x)
-{
-    return copysign((fabs(x) + 0x1p23f) - 0x1p23f, x);
-}
 
 static void store_block(
     global const char *x, long begin, int block, float inverse, float step, global char *d)
@@ -45,9 +34,7 @@ kernel void round_rows_q8_0(ROWS)
     SELECT_PART
     for (int begin = first; begin < end; begin += 32) {
         const float largest = largest_of(x, begin, 32);
-        const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
-        const float step = round_half8((float8)(largest / 127.0f)).s0;
-        store_block(x, begin, 32, inverse, step, d);
+        store_block(x, begin, 32, inverse_of_q8(largest), step_of_q8(largest), d);
     }
 }
 
@@ -56,8 +43,20 @@ kernel void round_rows_q8_k(ROWS)
     SELECT_PART
     for (int begin = first; begin < end; begin += 256) {
         const float largest = largest_of(x, begin, 256);
-        const float inverse = largest != 0.0f ? 127.0f / largest : 0.0f;
+        const float inverse = inverse_of_q8(largest);
         const float step = largest != 0.0f ? 1.0f / inverse : 0.0f;
         store_block(x, begin, 256, inverse, step, d);
     }
 }
+
+#define ROUND_ELEMENTS(NAME, ROUND) \
+kernel void NAME(ROWS) \
+{ \
+    SELECT_PART \
+    int i = first; \
+    for (; i + 8 <= end; i += 8) store8_f32(ROUND(load8_f32(x, i)), d, i); \
+    for (; i < end; i++) store1_f32(ROUND((float8)load1_f32(x, i)).s0, d, i); \
+}
+
+ROUND_ELEMENTS(round_rows_f16, round_half8)
+ROUND_ELEMENTS(round_rows_bf16, round_bf16_8)

@@ -1,4 +1,33 @@
-// RMS_NORM and SOFT_MAX: item = one row.
+// NORM, RMS_NORM, SUM_ROWS: item = one row. ARGSORT: item = (some elements of a row, row).
+
+// The row less its mean, divided by its standard deviation.
+kernel void norm(
+    global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
+    int ne0, int ne1, int ne2, int n_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3,
+    ulong d_nb1, ulong d_nb2, ulong d_nb3, float eps)
+{
+    const long row = get_global_id(0);
+    if (row >= n_rows) return;
+    const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
+    global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
+    global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
+    float8 parts = 0;
+    int i = 0;
+    for (; i + 8 <= ne0; i += 8) parts += load8_f32(x, i);
+    float sum = sum8(parts);
+    for (; i < ne0; i++) sum += load1_f32(x, i);
+    const float mean = sum / ne0;
+    parts = 0;
+    for (i = 0; i + 8 <= ne0; i += 8) {
+        const float8 v = load8_f32(x, i) - mean;
+        parts += v * v;
+    }
+    float squares = sum8(parts);
+    for (; i < ne0; i++) squares += (load1_f32(x, i) - mean) * (load1_f32(x, i) - mean);
+    const float factor = 1.0f / sqrt(squares / ne0 + eps);
+    for (i = 0; i + 8 <= ne0; i += 8) store8_f32((load8_f32(x, i) - mean) * factor, d, i);
+    for (; i < ne0; i++) store1_f32((load1_f32(x, i) - mean) * factor, d, i);
+}
 
 kernel void rms_norm(
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
@@ -23,50 +52,49 @@ kernel void rms_norm(
     for (; i < ne0; i++) store1_f32(load1_f32(x, i) * factor, d, i);
 }
 
-// The mask repeats over dimensions 2 and 3. The logits are kept in d between the passes.
-#define SOFT_MAX(NAME, MASK8, MASK1) \
-kernel void NAME( \
-    global const char *x_buf, ulong x_off, global const char *m_buf, ulong m_off, \
-    global char *d_buf, ulong d_off, int ne0, int ne1, int ne2, int n_rows, int m_ne2, int m_ne3, \
-    ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3, \
-    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale) \
-{ \
-    const long row = get_global_id(0); \
-    if (row >= n_rows) return; \
-    const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2); \
-    global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3; \
-    global const char *m = m_buf + m_off + i1 * m_nb1 + i2 % m_ne2 * m_nb2 + i3 % m_ne3 * m_nb3; \
-    global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3; \
-    float8 top8 = -INFINITY; \
-    int i = 0; \
-    for (; i + 8 <= ne0; i += 8) { \
-        const float8 v = load8_f32(x, i) * scale + MASK8; \
-        store8_f32(v, d, i); \
-        top8 = fmax(top8, v); \
-    } \
-    float top = max8(top8); \
-    for (; i < ne0; i++) { \
-        const float v = load1_f32(x, i) * scale + MASK1; \
-        store1_f32(v, d, i); \
-        top = fmax(top, v); \
-    } \
-    float8 sums = 0; \
-    for (i = 0; i + 8 <= ne0; i += 8) { \
-        const float8 e = exp(load8_f32(d, i) - top); \
-        store8_f32(e, d, i); \
-        sums += e; \
-    } \
-    float sum = sum8(sums); \
-    for (; i < ne0; i++) { \
-        const float e = exp(load1_f32(d, i) - top); \
-        store1_f32(e, d, i); \
-        sum += e; \
-    } \
-    const float factor = 1.0f / sum; \
-    for (i = 0; i + 8 <= ne0; i += 8) store8_f32(load8_f32(d, i) * factor, d, i); \
-    for (; i < ne0; i++) store1_f32(load1_f32(d, i) * factor, d, i); \
+kernel void sum_rows(
+    global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
+    int ne0, int ne1, int ne2, int n_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3,
+    ulong d_nb1, ulong d_nb2, ulong d_nb3)
+{
+    const long row = get_global_id(0);
+    if (row >= n_rows) return;
+    const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
+    global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
+    float8 sums = 0;
+    int i = 0;
+    for (; i + 8 <= ne0; i += 8) sums += load8_f32(x, i);
+    float sum = sum8(sums);
+    for (; i < ne0; i++) sum += load1_f32(x, i);
+    store1_f32(sum, d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3, 0);
 }
 
-SOFT_MAX(soft_max, 0.0f, 0.0f)
-SOFT_MAX(soft_max_f32, load8_f32(m, i), load1_f32(m, i))
-SOFT_MAX(soft_max_f16, load8_f16(m, i), load1_f16(m, i))
+// Floats as whole numbers in the same order, so that every pair compares, NaN too; -0 equals 0.
+static int sort_key(float x)
+{
+    const int bits = as_int(x == 0.0f ? 0.0f : x);
+    return bits < 0 ? bits ^ 0x7fffffff : bits;
+}
+
+// The place of an element is the number of elements that come before it; equal ones keep their
+// order.
+kernel void argsort(
+    global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off, int chunk, int ne0,
+    int ne1, int ne2, int descending, ulong x_nb1, ulong x_nb2, ulong x_nb3,
+    ulong d_nb1, ulong d_nb2, ulong d_nb3)
+{
+    const long row = get_global_id(1);
+    const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
+    global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
+    global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
+    const int flip = descending ? -1 : 0;
+    const int begin = get_global_id(0) * chunk;
+    const int end = min(begin + chunk, ne0);
+    for (int i = begin; i < end; i++) {
+        const int own = sort_key(load1_f32(x, i)) ^ flip;
+        int place = 0;
+        for (int j = 0; j < i; j++) place += (sort_key(load1_f32(x, j)) ^ flip) <= own;
+        for (int j = i + 1; j < ne0; j++) place += (sort_key(load1_f32(x, j)) ^ flip) < own;
+        AT(int, d, place * 4L)[0] = i;
+    }
+}

@@ -7,6 +7,7 @@ from app.views import inspector
 from engine.core.explain import explain
 from engine.core.why_text import why_text
 from tests.app.models import paper_run
+from tests.engine.sched.expert_run import expert_run, without_waits
 
 
 @pytest.fixture
@@ -124,3 +125,28 @@ def test_it_paints_in_both_themes(view, state):
     view._theme.choose(ThemeChoice.DARK)
 
     assert view.grab().toImage() != light
+
+
+def test_experts_have_rows_of_their_own_where_they_were_copied(view, state, qtbot):
+    table, recorder = expert_run((7, 1, 5, 2), (3, 1, 2, 3))
+    state.show_plan(table)
+    state.set_trace(without_waits(recorder))
+    state.select(Selection(split_id=0, copy_id=0, step=0))
+    qtbot.waitUntil(view.split.isVisible)
+
+    view.resize(320, 460)
+
+    texts = {title.text(): note for title, _, note in view.split._rows}
+    assert texts["experts copied"].text().startswith("1-2, 5, 7 of 8")
+    assert texts["all experts, estimated"].isVisible()
+    assert view.split.minimumSizeHint().width() <= 320
+
+
+def test_without_expert_copies_those_rows_are_hidden(view, state, qtbot):
+    state.set_trace(paper_run.run_on_paper(paper_run.plans()))
+    state.select_node(12)
+    qtbot.waitUntil(view.split.isVisible)
+
+    shown = [title.text() for title, _, _ in view.split._rows if title.isVisible()]
+
+    assert shown == ["compute, measured", "copy in, measured", "cut because"]

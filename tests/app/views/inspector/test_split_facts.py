@@ -1,8 +1,10 @@
 import numpy as np
+import pytest
 
 from app.models.split_times import split_times
 from app.views.inspector.split_facts import histogram_bins, split_facts
 from tests.app.models import paper_run
+from tests.engine.sched.expert_run import expert_run
 
 
 def facts(split_id, batch="prompt"):
@@ -61,3 +63,40 @@ def test_equal_times_still_make_a_histogram():
     bins = histogram_bins(np.full(4, 5.0), 5.0)
 
     assert bins.counts.sum() == 4
+
+
+@pytest.fixture
+def experts():
+    """Return the facts of a split that experts are copied into, in a step."""
+    table, recorder = expert_run((7, 1, 5, 2), (3, 1, 2, 3))
+    times = split_times(recorder.snapshot().spans(), table)
+    return lambda split_id, step=-1: split_facts(table, times, split_id, step=step)
+
+
+def test_a_selected_step_says_which_experts_were_copied_in_it(experts):
+    assert words(experts(0, 1).experts) == "1-3 of 8, 12.5 KiB, prompt step 1"
+
+
+def test_without_a_step_the_experts_are_an_average(experts):
+    expected = "3.5 of 8 on average over 2 steps, 14.8 KiB"
+
+    assert words(experts(0).experts) == expected
+    assert words(experts(0, 77).experts) == expected
+
+
+def test_what_all_experts_would_take_has_its_basis(experts):
+    found = experts(0, 0)
+
+    assert found.whole_copy.endswith("ms")
+    assert words(found.whole_note).startswith("32 KiB at ")
+
+
+def test_copied_bytes_stand_beside_the_planned_ones(experts):
+    """Per step 17 and 12.5 KiB of the weight, and 144 bytes of x and ids."""
+    assert words(experts(0).copy_note).startswith("14.9 of 32.1 KiB, ")
+
+
+def test_a_split_without_expert_copies_says_nothing_of_experts():
+    found = facts(99)
+
+    assert (found.experts, found.whole_copy, found.whole_note) == ("", "", "")

@@ -1,7 +1,10 @@
+from dataclasses import replace
 from itertools import pairwise
 
-from app.views.memory.facts import MIB, held_twice, memory_facts
+from app.views.memory.facts import MIB, Part, held_twice, memory_facts
 from app.views.memory.layout import Ink, Role, lay_out, spare_text
+from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
+from engine.core.repack import CPU_REPACK
 from tests.app.models import paper_run
 
 CHAR_PX = 7.0
@@ -25,11 +28,11 @@ def test_bars_have_the_exact_bytes_of_the_ledger():
     assert [round(device.total / MIB, 2) for device in facts.devices] == [129.43, 105.93]
 
 
-def test_kinds_stand_in_fixed_order_and_touch():
+def test_parts_stand_in_fixed_order_and_touch():
     shapes = made(memory_facts(paper_run.plans())).lines[1].shapes
 
-    kinds = [shape.payload.kind.value for shape in shapes]
-    assert kinds == ["model", "kv", "compute", "output"]
+    parts = [shape.payload.part.value for shape in shapes]
+    assert parts == ["model", "kv", "compute", "output"]
     for left, right in pairwise(shapes):
         assert left.rect.right == right.rect.x
 
@@ -41,7 +44,7 @@ def test_all_devices_have_one_scale():
     scales = []
     for device, line in zip(facts.devices, layout.lines, strict=True):
         weights = line.shapes[0]
-        scales.append(weights.rect.width / device.now[weights.payload.kind])
+        scales.append(weights.rect.width / device.now[weights.payload.part])
 
     assert abs(scales[0] - scales[1]) < 1e-12
 
@@ -83,7 +86,7 @@ def test_a_near_capacity_is_a_line_at_its_real_place():
 
     device = facts.devices[0]
     weights = line.shapes[0]
-    per_byte = weights.rect.width / device.now[weights.payload.kind]
+    per_byte = weights.rect.width / device.now[weights.payload.part]
     assert line.break_x is None
     assert abs(line.capacity_x - weights.rect.x - device.free * per_byte) < 1e-6
 
@@ -136,3 +139,34 @@ def test_a_device_on_paper_is_tagged_virtual():
 
     assert words(layout, 0)[0] == "GPU0 virtual"
     assert words(layout, 1)[0] == "CPU"
+
+
+def repacked(n_bytes):
+    """Return the plan's ledger with a part of the CPU's weights in CPU_REPACK."""
+    plans = paper_run.plans()
+    row = MemoryRow(CPU_REPACK, "CPU", MemoryKind.MODEL, n_bytes)
+    return replace(plans, memory=MemoryLedger((*plans.memory.rows, row)))
+
+
+def test_repacked_weights_are_a_part_of_their_own_beside_the_weights():
+    facts = memory_facts(repacked(64 * MIB))
+    shapes = made(facts).lines[1].shapes
+
+    assert [shape.payload.part for shape in shapes[:2]] == [Part.MODEL, Part.REPACK]
+    assert shapes[1].label == "CPU_REPACK 64.00"
+    assert round(facts.devices[1].total / MIB, 2) == 169.93
+    assert len({shape.tint for shape in shapes}) == len(shapes)
+
+
+def test_the_tooltip_of_repacked_weights_says_what_they_are():
+    tip = made(memory_facts(repacked(64 * MIB))).lines[1].shapes[1].payload.tip
+
+    assert paper_run.words(tip).splitlines()[0] == "weights on CPU: 64.00 MiB in CPU_REPACK"
+    assert "interleaved" in tip
+    assert "cannot be offloaded" in tip
+
+
+def test_repacked_weights_that_go_are_a_difference():
+    facts = memory_facts(paper_run.plans(), repacked(64 * MIB))
+
+    assert "CPU_REPACK \u221264.00" in words(made(facts), 1)

@@ -6,15 +6,18 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 
 from app.state.app_state import AppState, RunInfo, Selection
+from app.theme.text import duration_text
 from app.theme.theme import Theme, ThemeChoice
 from app.views import timeline
 from app.views.timeline.keys import Command
 from app.views.timeline.navigation import rows_of
 from app.views.timeline.scale import TimeView
+from app.views.timeline.sum_check import check_of
 from engine.core.plan import Batch
 from engine.core.summary import RunState
 from engine.trace.records import Mark, SpanKind
 from tests.app.models import paper_run
+from tests.engine.sched.expert_run import expert_run, without_waits
 
 
 @pytest.fixture
@@ -280,3 +283,68 @@ def test_it_paints_in_both_themes(measured, state):
     measured.scene.theme.choose(ThemeChoice.DARK)
 
     assert measured.grab().toImage() != light
+
+
+# Copies of experts.
+
+
+@pytest.fixture
+def expert_rows(view, state):
+    """Show a run with three pieces in its first step; return their rows."""
+    table, recorder = expert_run((7, 1, 5, 2), (3, 1, 2, 3))
+    state.show_plan(table)
+    state.add_met_plan(table)
+    state.set_trace(without_waits(recorder))
+    state.select(Selection(split_id=0, copy_id=0, step=0))
+    return view.scene.selected_rows.tolist()
+
+
+def test_the_tip_of_a_piece_says_which_experts_and_what_all_would_have_cost(view, expert_rows):
+    lines = paper_run.words(view.scene.tip(expert_rows[0])).splitlines()
+
+    assert lines[0] == "up"
+    assert lines[3] == "experts 1-2 of 8"
+    assert lines[4] == "this copy: experts 1-2, 5, 7 of 8, 17 KiB of 32 KiB"
+    assert lines[5].startswith("copying all: about ")
+    assert lines[5].endswith("estimated")
+
+
+def test_a_selected_copy_is_framed_with_all_its_pieces(view, expert_rows):
+    view._on_command(Command.FRAME)
+
+    spans = view.scene.store.spans[expert_rows]
+    assert len(expert_rows) == 3
+    assert view.scene.view.t0 <= spans["start_ns"].min()
+    assert view.scene.view.t1 >= spans["end_ns"].max()
+
+
+def test_figures_of_pieces_are_their_sums(view, expert_rows):
+    spans = view.scene.store.spans[view.scene.pieces(expert_rows[1])]
+    took_ns = int((spans["end_ns"] - spans["start_ns"]).sum())
+
+    figures = paper_run.words(view.scene.figures(*expert_rows))
+
+    rate = spans["bytes"].sum() / took_ns
+    assert figures == f"17 KiB  {paper_run.words(duration_text(took_ns))}  {rate:.1f} GB/s"
+
+
+def test_pieces_are_found_among_the_selected_copies_and_those_of_a_selected_split(
+    view, state, expert_rows
+):
+    """Whether the copy is selected or its split, whose other copies are none of its pieces."""
+    as_copy = view.scene.pieces(expert_rows[2])
+
+    state.select(Selection(split_id=0, step=0))
+
+    assert as_copy == expert_rows
+    assert view.scene.pieces(expert_rows[2]) == expert_rows
+    assert len(view.scene.flow_rows) == 5
+
+
+def test_the_sum_check_counts_copies_and_not_their_pieces(view, expert_rows):
+    spans = view.scene.store.spans
+
+    check = check_of(spans, [0])
+
+    assert np.count_nonzero((spans["kind"] == SpanKind.COPY) & (spans["step"] == 0)) == 6
+    assert (check.n_splits, check.n_copies) == (2, 4)

@@ -22,6 +22,7 @@ DTYPES: dict[TensorType, type[np.generic]] = {
     TensorType.I32: np.int32,
     TensorType.I64: np.int64,
 }
+"""Types that numpy has; others are bytes here, read as float32."""
 ALIGNMENT = 32
 
 
@@ -44,22 +45,27 @@ class CpuSplit:
         self._bytes[tensor] = raw.reshape(-1)
         return tensor
 
-    def random_blocks(self, kind: TensorType, n: int, k: int) -> Tensor:
-        """A tensor [k, n] of random bits with small scales; for types that nothing here writes."""
-        tensor = Tensor(kind, shape4(k, n))
-        blocks = np.random.default_rng(n + k).integers(0, 256, tensor.n_bytes, dtype=np.uint8)
-        # The scale d stands last in a super-block.
-        blocks.reshape(-1, kind.block_bytes)[:, -2:] = np.array([0.01], np.float16).view(np.uint8)
-        self._bytes[tensor] = blocks
+    def random_blocks(self, kind: TensorType, *ne: int) -> Tensor:
+        """A tensor of random bits, with scales that are ordinary numbers; any quantised type."""
+        tensor = Tensor(kind, shape4(*ne))
+        self._bytes[tensor] = random_blocks(kind, tensor.n_elems)
         return tensor
 
+    def set_bytes(self, leaf: Tensor, raw: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
+        """Let a tensor with any strides be a leaf of these bytes."""
+        self._bytes[leaf] = raw.reshape(-1)
+
     def graph(self, *nodes: Tensor) -> SplitGraph:
-        """The split of these nodes in a fresh buffer; the leafs keep their values."""
+        """The split of these nodes in a fresh buffer; the leafs keep their values.
+
+        Other bytes are 0xFF, which is NaN: reading or leaving out what nobody wrote shows.
+        """
         offset, places = 0, {}
         for tensor in self._owners(nodes):
             places[tensor] = offset
             offset += -(-tensor.n_bytes // ALIGNMENT) * ALIGNMENT
         self.buffer = self.device.buffer_type().alloc_buffer(offset)
+        self.buffer.clear(0xFF)
         self._places = {tensor: Place(self.buffer, at) for tensor, at in places.items()}
         for tensor, raw in self._bytes.items():
             if tensor in self._places:
@@ -96,6 +102,34 @@ class CpuSplit:
             for tensor in (*node.src, node):
                 owners[tensor if tensor.view_src is None else tensor.view_src] = None
         return list(owners)
+
+
+_HALFS_AT = {
+    TensorType.Q2_K: (80, 82), TensorType.Q3_K: (108,), TensorType.Q4_1: (0, 2),
+    TensorType.Q5_1: (0, 2), TensorType.Q4_K: (0, 2), TensorType.Q5_K: (0, 2),
+    TensorType.Q6_K: (208,), TensorType.TQ1_0: (52,), TensorType.TQ2_0: (64,),
+}  # fmt: skip
+"""Where the f16 scales of a block are; one in front where nothing is said."""
+
+
+def random_blocks(kind: TensorType, n_elems: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Random bits, with scales that are ordinary numbers."""
+    rng = np.random.default_rng(n_elems + kind)
+    n_blocks = n_elems // kind.block_elems
+    blocks = rng.integers(0, 256, (n_blocks, kind.block_bytes), dtype=np.uint8)
+    scales = rng.uniform(0.005, 0.02, n_blocks).astype(np.float16).view(np.uint16)
+    if kind is TensorType.MXFP4:
+        blocks[:, 0] = rng.integers(118, 128, n_blocks)
+    elif kind is TensorType.NVFP4:
+        blocks[:, :4] = rng.integers(16, 40, (n_blocks, 4))
+    elif kind is TensorType.IQ1_M:
+        for i in range(4):
+            nibble = scales >> np.uint16(4 * i) & np.uint16(15)
+            blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | nibble << 4
+    else:
+        for at in _HALFS_AT.get(kind, (0,)):
+            blocks[:, at : at + 2] = scales[:, np.newaxis].view(np.uint8)
+    return blocks.reshape(-1)
 
 
 def random(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

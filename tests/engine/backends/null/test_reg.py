@@ -15,6 +15,7 @@ from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_virtual
 from engine.core import build
 from engine.core.devices import BufferUsage
+from engine.core.repack import CPU_REPACK
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 
@@ -49,6 +50,12 @@ def test_devices_are_those_that_were_asked_for(calls):
     assert gpu.host_buffer_type().facts.name == "P"
     assert cpu.host_buffer_type() is None
     assert reg.devices() == (gpu, cpu)
+
+
+def test_a_cpu_has_memory_for_rearranged_weights(calls):
+    (cpu,) = NullReg([parse_virtual("CPU:cpu:1")], calls.append).devices()
+
+    assert [buft.facts for buft in cpu.extra_buffer_types()] == [CPU_REPACK]
 
 
 def test_a_buffer_of_any_size_takes_no_memory(calls):

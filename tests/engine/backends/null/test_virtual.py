@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from engine.backends.null.presets import MIB, PRESETS
 from engine.backends.null.virtual import KEYS, parse_virtual
 from engine.core import build
-from engine.core.devices import BufferTypeFacts, DeviceFacts, DeviceType
+from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceFacts, DeviceType
+from engine.core.repack import CPU_REPACK
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import PlacementError
@@ -18,6 +19,11 @@ HOST = BufferTypeFacts("CPU", is_host=True)
 def matmul(rows=32):
     w, x = (Tensor(TensorType.F32, (64, n, 1, 1)) for n in (8, rows))
     return build.mul_mat(w, x)
+
+
+def repacked():
+    weight = Tensor(TensorType.Q4_0, (64, 8, 1, 1), buffer=BufferFacts(CPU_REPACK))
+    return build.mul_mat(weight, Tensor(TensorType.F32, (64, 4, 1, 1)))
 
 
 def test_name_type_and_free_memory():
@@ -68,6 +74,9 @@ def test_a_cpu_reads_all_host_memory():
         ("R:gpu:1:preset=rpc,buft=R[host:1]", lambda f: f.stream_name, "R[host:1]"),
         ("G:gpu:1:buft=X", lambda f: f.stream_name, "G"),
         ("G:gpu:1:", lambda f: f.name, "G"),
+        ("C:cpu:1:features=AVX2+FMA", lambda f: f.features, {"AVX2", "FMA"}),
+        ("C:cpu:1:features=AVX2", lambda f: f.rules.supports_op(repacked()), True),
+        ("C:cpu:1:features=none", lambda f: f.rules.supports_op(repacked()), False),
     ],
 )
 def test_every_key_sets_what_it_names(line, what, expected):
@@ -97,6 +106,7 @@ def test_a_preset_keeps_the_name_and_the_memory_of_the_line(preset):
         ("cuda", True, "CUDA_Host", True, True),
         ("vulkan", True, "Vulkan_Host", True, True),
         ("cpu", False, None, False, True),
+        ("blas", False, None, False, True),
     ],
 )
 def test_presets_have_the_facts_of_the_real_backends(preset, offloads, pinned, events, mmap):
@@ -125,6 +135,7 @@ KEY_VALUE = f"key=value with a key of {', '.join(KEYS)}"
         ("GPU0:gpu:-1", f"The free memory is -1; it must be a {NUMBER} of MiB."),
         ("GPU0:gpu:\u00b2", f"The free memory is \u00b2; it must be a {NUMBER} of MiB."),
         ("GPU0:gpu:" + "9" * 14, f"The free memory is {'9' * 14}; it must be a {NUMBER} of MiB."),
+        ("GPU0:gpu:1:features=AVX2", "It has the key features, which only a CPU has."),
         ("GPU0:gpu:1:colour=red", f"It has colour=red; allowed is {KEY_VALUE}."),
         ("GPU0:gpu:1:align", f"It has align; allowed is {KEY_VALUE}."),
         ("GPU0:gpu:1:align=", f"It has align=; allowed is {KEY_VALUE}."),

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pytest
 
 from engine.backend.interface import Backend, Buffer, Device, Event, Place, SplitGraph
-from engine.backends.cpu.reference import dequantized
 from engine.backends.opencl.device import OpenClDevice
 from engine.backends.opencl.platforms import find_devices
 from engine.backends.opencl.reg import OpenClReg, create
-from engine.core.quants import quantize
+from engine.core.quants import dequantize, quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
+from tests.engine.backends.opencl.numbers import WRITTEN_TYPES, random_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,12 +65,12 @@ class Bench:
     def leaf(self, tensor_type: TensorType, values: Array) -> Tensor:
         """A tensor with these values; the numpy shape is the ggml shape backwards.
 
-        Nothing here writes q6_K: such a tensor gets random blocks in place of the values.
+        A type that the reference does not write gets random blocks in place of the values.
         """
         tensor = Tensor(tensor_type, shape4(*reversed(values.shape)))
-        if tensor_type is TensorType.Q6_K:
-            self.values[tensor] = random_q6_k(tensor.n_elems // 256)
-        elif tensor_type.is_quantized:
+        if tensor_type not in WRITTEN_TYPES:
+            self.values[tensor] = random_blocks(tensor_type, tensor.n_elems)
+        elif tensor_type not in NUMPY_TYPE:
             self.values[tensor] = quantize(tensor_type, values.astype(np.float32))
         else:
             self.values[tensor] = np.ascontiguousarray(values, NUMPY_TYPE[tensor_type])
@@ -79,7 +79,7 @@ class Bench:
     def floats(self, leaf: Tensor) -> npt.NDArray[np.float32]:
         """What a leaf stands for, as float32, numpy shape."""
         raw = self.values[leaf].reshape(-1).view(np.uint8)
-        return dequantized(leaf.type, raw, leaf.ne[::-1])
+        return dequantize(leaf.type, raw, leaf.n_elems).reshape(leaf.ne[::-1])
 
     def run(self, *nodes: Tensor) -> Event:
         """Compute the nodes and wait."""
@@ -106,25 +106,18 @@ class Bench:
         return self.split
 
     def read(self, tensor: Tensor) -> Array:
-        """The values of a gapless result or a whole leaf, numpy shape."""
+        """The values of a gapless result or a whole leaf, numpy shape; blocks as they are."""
         place = self.split.place_of(tensor)
         raw = np.empty(tensor.n_bytes, np.uint8)
         place.buffer.get_tensor(place.offset, raw)
+        if tensor.type not in NUMPY_TYPE:
+            return raw
         return raw.view(NUMPY_TYPE[tensor.type]).reshape(tensor.ne[::-1])
 
     def compute(self, *nodes: Tensor) -> Array:
         """The values of the last node."""
         self.run(*nodes)
         return self.read(nodes[-1])
-
-
-def random_q6_k(n_blocks: int) -> Array:
-    """Blocks with any low bits, high bits and scales, and a small d."""
-    rng = np.random.default_rng(n_blocks)
-    blocks = rng.integers(0, 256, (n_blocks, 210), np.uint8)
-    d = rng.uniform(1e-4, 2e-4, (n_blocks, 1)).astype(np.float16)
-    blocks[:, 208:] = d.view(np.uint8)
-    return blocks.reshape(-1)
 
 
 @pytest.fixture
@@ -144,6 +137,13 @@ def as_a_gpu(opencl: OpenClReg, device: OpenClDevice) -> OpenClDevice:
     return OpenClDevice(
         opencl, "OpenCL9", replace(found, is_cpu=False), device.context, offload_min_batch=32
     )
+
+
+@pytest.fixture
+def as_a_device_of_its_own(opencl: OpenClReg, device: OpenClDevice) -> OpenClDevice:
+    """The device once more, with nothing built yet."""
+    found = next(f for f in find_devices()[0] if f.handle == device.handle)
+    return OpenClDevice(opencl, "OpenCL8", found, device.context, offload_min_batch=32)
 
 
 @pytest.fixture(scope="session", params=["own kind", "as a GPU"])

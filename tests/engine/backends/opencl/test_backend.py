@@ -12,6 +12,8 @@ import pytest
 from engine.backend.interface import DoneEvent, Place, SplitGraph
 from engine.backends.opencl.programs import build_program
 from engine.core import build
+from engine.core.ops import FlashAttnParams
+from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 from engine.errors import DeviceError, Stopped
 
@@ -320,16 +322,36 @@ def test_a_kernel_that_does_not_build_shows_the_compilers_log(device):
     assert device.handle.name.strip() in details
 
 
-@pytest.mark.slow
+def the_nodes_of_a_model():
+    weight, x = a_leaf(TensorType.Q4_1, 64, 8), a_leaf(F32, 64)
+    cache, mask = a_leaf(TensorType.F16, 64, 8, 1), a_leaf(TensorType.F16, 8, 2)
+    attention = build.flash_attn_ext(a_leaf(F32, 64, 2, 1), cache, cache, mask, FlashAttnParams())
+    unknown = build.mul_mat(a_leaf(TensorType.IQ1_S, 256, 8), a_leaf(F32, 256))
+    return [build.mul_mat(weight, x), build.mul_mat(weight, x), attention, unknown]
+
+
+def a_leaf(tensor_type, *ne):
+    return Tensor(tensor_type, shape4(*ne))
+
+
 def test_preparing_tells_each_step_by_name(backend):
     steps = []
 
-    backend.prepare(lambda done, total, name: steps.append((done, total, name)))
+    backend.prepare_for(
+        the_nodes_of_a_model(), lambda done, total, name: steps.append((done, total, name))
+    )
 
-    total = steps[0][1]
-    assert [done for done, _, _ in steps] == list(range(total + 1))
-    assert "MUL_MAT q4_1" in [name for _, _, name in steps]
-    assert "FLASH_ATTN_EXT f32" in [name for _, _, name in steps]
+    assert steps == [(0, 2, "MUL_MAT q4_1"), (1, 2, "FLASH_ATTN_EXT f16 f16"), (2, 2, "")]
+
+
+def test_preparing_builds_what_the_nodes_need_and_no_more(as_a_device_of_its_own):
+    stream = as_a_device_of_its_own.init_backend()
+
+    stream.prepare_for(the_nodes_of_a_model())
+
+    built = as_a_device_of_its_own.programs.built()
+    stream.dispose()
+    assert built == {("mul_mat", "q4_1"), ("round_rows", ""), ("flash_attn", "f16 f16")}
 
 
 def test_facts_say_that_a_cpu_device_is_software(device):

@@ -6,15 +6,16 @@ import pytest
 
 from engine.backend.host_buffer import HostBufferType
 from engine.backend.interface import Place
-from engine.backends.opencl.encode import CPU_TUNING, GPU_TUNING
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
+from engine.backends.opencl.tuning import CPU_TUNING, GPU_TUNING
 from engine.core import build
 from engine.core.devices import BufferTypeFacts
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 
-F32, Q4_0, Q4_1, Q6_K = TensorType.F32, TensorType.Q4_0, TensorType.Q4_1, TensorType.Q6_K
+F32, F16, BF16 = TensorType.F32, TensorType.F16, TensorType.BF16
+Q4_0, Q4_1, Q6_K = TensorType.Q4_0, TensorType.Q4_1, TensorType.Q6_K
 HOST = HostBufferType(BufferTypeFacts("host", is_host=True))
 ANYWHERE = Place(HOST.alloc_buffer(64), 0)
 SCRATCH = Place(HOST.alloc_buffer(64), 0)
@@ -36,10 +37,28 @@ def launches(*nodes, tuning=CPU_TUNING):
     return [call.kernel for call in calls], asked
 
 
-def test_plain_weights_read_activations_as_they_are():
+def test_float32_weights_read_activations_as_they_are():
     x = leaf(F32, 64, 3)
 
     names, asked = launches(build.mul_mat(leaf(F32, 64, 8), x))
+
+    assert names == ["mul_mat_tile"]
+    assert asked == []
+
+
+def test_half_float_weights_read_half_floats():
+    x = leaf(F32, 13, 3)
+
+    names, asked = launches(build.mul_mat(leaf(F16, 13, 8), x), build.mul_mat(leaf(BF16, 13, 8), x))
+
+    assert names == ["round_rows_f16", "mul_mat_tile", "round_rows_bf16", "mul_mat_tile"]
+    assert asked == [13 * 3 * 4]
+
+
+def test_a_prompts_attention_weights_are_not_copied_to_be_rounded():
+    values, weights = leaf(F16, 4096, 64, 4), leaf(F32, 4096, 512, 4)
+
+    names, asked = launches(build.mul_mat(values, weights))
 
     assert names == ["mul_mat_tile"]
     assert asked == []
@@ -53,6 +72,27 @@ def test_matmuls_in_a_row_round_their_activations_once():
 
     assert names == ["round_rows_q8_0", *["mul_mat_vec"] * 3]
     assert asked == [64 * 4]
+
+
+def test_experts_in_a_row_round_their_activations_once():
+    x, ids = leaf(F32, 64, 1, 3), leaf(TensorType.I32, 2, 3)
+    nodes = [build.mul_mat_id(leaf(t, 64, 8, 4), x, ids) for t in (Q4_0, Q4_1)]
+
+    names, asked = launches(*nodes, tuning=CPU_TUNING)
+
+    assert names == ["round_rows_q8_0", *["mul_mat_id_tile"] * 2]
+    assert asked == [64 * 3 * 4]
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "kernel"), [(1, "mul_mat_id_vec"), (4, "mul_mat_id_vec"), (5, "mul_mat_id_tile")]
+)
+def test_experts_with_more_than_one_column_on_average_are_unpacked(n_tokens, kernel):
+    x, ids = leaf(F32, 64, 1, n_tokens), leaf(TensorType.I32, 2, n_tokens)
+
+    names, _ = launches(build.mul_mat_id(leaf(F32, 64, 8, 8), x, ids))
+
+    assert names == [kernel]
 
 
 def test_other_activations_in_between_take_the_place():

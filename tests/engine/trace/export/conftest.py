@@ -6,7 +6,15 @@ import pytest
 from numpy import array
 
 from engine.trace.export.meta import CopyMeta, LaneMeta, NodeMeta, PlanMeta, SplitMeta, TraceMeta
-from engine.trace.records import HOST_LANE, SPAN_DTYPE, Mark, SpanFlag, SpanKind, StepKind
+from engine.trace.records import (
+    HOST_LANE,
+    NO_EXPERTS,
+    SPAN_DTYPE,
+    Mark,
+    SpanFlag,
+    SpanKind,
+    StepKind,
+)
 from engine.trace.snapshot import TraceSnapshot
 
 GPU, CPU = 0, 1
@@ -40,7 +48,8 @@ def snapshot() -> TraceSnapshot:
     """Two steps; in each, copies 2 and 3 overlap, and split 2 has no length in the second."""
     rows = [row for step in range(2) for row in _step_rows(step, T0 + step * 10_000)]
     marks = (Mark(T0 + 10_000, "op_offload off"),)
-    return TraceSnapshot((array(rows, SPAN_DTYPE),), marks, lost=4, seq=len(rows))
+    spans = array([(*row, *NO_EXPERTS) for row in rows], SPAN_DTYPE)
+    return TraceSnapshot((spans,), marks, lost=4, seq=len(rows))
 
 
 def _step_rows(step: int, t: int) -> list[tuple[int, ...]]:

@@ -1,0 +1,57 @@
+"""Rules of devices on paper that a table alone cannot say. Source: SCHED.md 4."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from engine.core.devices import TableRules
+from engine.core.ops import EMPTY_OPS, Op
+from engine.core.repack import reads_repacked, supports_repacked
+from engine.core.types import TensorType
+
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
+
+MIN_BLAS_SIZE = 32
+"""A product with a side below this is not worth BLAS."""
+
+_INTEGERS = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorType.I64})
+"""Types that ggml has no conversion to float for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuRules(TableRules):
+    """A CPU: what the table says, and products with interleaved weights where there is a layout."""
+
+    features: frozenset[str] = frozenset()
+
+    def supports_op(self, tensor: Tensor) -> bool:
+        """Whether the table allows it; a source in CPU_REPACK decides too."""
+        if tensor.op not in EMPTY_OPS and reads_repacked(tensor):
+            return supports_repacked(tensor, self.features)
+        return TableRules.supports_op(self, tensor)
+
+
+@dataclass(frozen=True, slots=True)
+class BlasRules(TableRules):
+    """An accelerator for large products (ggml-blas.cpp, supports_op)."""
+
+    def supports_op(self, tensor: Tensor) -> bool:
+        """Whether it is a product of matrices without gaps that is large enough."""
+        if tensor.op in EMPTY_OPS:
+            return True
+        return (
+            tensor.op is Op.MUL_MAT and _is_large(tensor) and TableRules.supports_op(self, tensor)
+        )
+
+
+def _is_large(product: Tensor) -> bool:
+    weight, x = product.src
+    return (
+        weight.is_contiguous
+        and x.is_contiguous
+        and x.type is TensorType.F32
+        and weight.type not in _INTEGERS
+        and min(product.ne[0], product.ne[1], x.ne[0]) >= MIN_BLAS_SIZE
+    )

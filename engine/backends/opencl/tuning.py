@@ -1,0 +1,55 @@
+"""How work is cut into items on each kind of device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """How work is cut into items on one kind of device.
+
+    `group_items` items along dimension 0 form a work-group. `chunk_elems` of a row are one item of
+    an elementwise kernel and of rounding. `vec_rows` weight rows are one item of mul_mat_vec, which
+    takes batches of up to `max_vec_columns`, or so many an expert; larger ones go to mul_mat_tile
+    with up to `tile_columns` an item, or to mul_mat_id_tile with `expert_rows` rows an item.
+    `rope_heads` heads share the angles one item computes. `queries` of a head are one item of
+    attention. `build_options` choose between variants inside the .cl files.
+    """
+
+    group_items: int
+    chunk_elems: int
+    vec_rows: int
+    max_vec_columns: int
+    tile_columns: int
+    expert_rows: int
+    rope_heads: int
+    queries: int
+    build_options: tuple[str, ...]
+
+
+CPU_TUNING = Tuning(
+    group_items=1,
+    chunk_elems=2048,
+    vec_rows=16,
+    max_vec_columns=1,
+    tile_columns=128,
+    expert_rows=64,
+    rope_heads=1 << 20,
+    queries=16,
+    build_options=("-DDEVICE_CPU", "-DQUERIES=16"),
+)
+"""Few fat items: a CPU device runs an item as a loop, and a group as a function call."""
+
+GPU_TUNING = Tuning(
+    group_items=64,
+    chunk_elems=8,
+    vec_rows=1,
+    max_vec_columns=1 << 20,
+    tile_columns=4,
+    expert_rows=4,
+    rope_heads=1,
+    queries=1,
+    build_options=("-DQUERIES=1",),
+)
+"""Many thin items; tiles are meant for CPUs and not used."""

@@ -1,0 +1,78 @@
+"""embed: the embeddings of a text, by a model that gives them."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.cli.files import check_writable
+from engine.cli.interrupt import stoppable
+from engine.cli.output import print_json
+from engine.cli.parser import add_model, command_parser, file_path
+from engine.cli.sessions import opened_session
+from engine.trace.export.atomic import write_atomically
+
+if TYPE_CHECKING:
+    import argparse
+
+    from engine.running import Embedded
+
+N_SHOWN = 3
+"""Numbers of either end of a row that people are shown."""
+
+
+def add_to(commands: Any) -> None:
+    """Add the command's arguments."""
+    parser = command_parser(commands, "embed", "give the embeddings of a text", execute)
+    add_model(parser)
+    parser.add_argument("text", metavar="TEXT", help="the text")
+    parser.add_argument(
+        "-o", "--output", type=file_path, default=None, metavar="FILE.npy",
+        help="write the f32 rows",
+    )  # fmt: skip
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Embed, print the rows, write them if asked to."""
+    check_writable(args.output)
+    with opened_session(args) as session:
+        job = session.admit()
+        result = stoppable(lambda: session.embed(args.text, job=job), session.ask_stop)
+    if args.output is not None:
+        packed = io.BytesIO()
+        np.save(packed, result.rows, allow_pickle=False)
+        write_atomically(args.output, [packed.getvalue()])
+    if args.json:
+        print_json(embedded_data(result))
+    else:
+        print_rows(result)
+    return 0
+
+
+def embedded_data(result: Embedded) -> dict[str, Any]:
+    """Embeddings for programs."""
+    return {
+        "tokens": result.tokens,
+        "pooling": result.pooling,
+        "n_embd": result.rows.shape[1],
+        "embeddings": [[float(value) for value in row] for row in result.rows],
+    }
+
+
+def print_rows(result: Embedded) -> None:
+    """Embeddings for people: both ends of each row."""
+    n_rows, n_embd = result.rows.shape
+    what = "a row a token" if result.pooling == "none" else f"one row, pooling {result.pooling}"
+    print(f"{len(result.tokens)} tokens, {n_embd} numbers a row, {what}.")
+    for i, row in enumerate(result.rows):
+        label = f"{i:>{len(str(n_rows - 1))}}  " if n_rows > 1 else ""
+        print(f"{label}{_ends_of(row)}  length {np.linalg.norm(row):.4f}")
+
+
+def _ends_of(row: np.ndarray) -> str:
+    numbers = [f"{value:9.6f}" for value in row]
+    if len(numbers) > 2 * N_SHOWN:
+        numbers[N_SHOWN:-N_SHOWN] = [".."]
+    return " ".join(numbers)

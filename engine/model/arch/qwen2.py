@@ -1,0 +1,67 @@
+"""qwen2: llama's layer with other pairs in the rotation.
+
+Source: llama.cpp src/models/qwen2.cpp; ARCH.md 2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from engine.core import build as ops
+from engine.core.ops import ROPE_NEOX, GluOp, Op
+from engine.model.blocks.attention import attention
+from engine.model.blocks.ffn import ffn_weights, gated_ffn
+from engine.model.blocks.head import finish_with_logits
+from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.norms import rms_norm
+from engine.model.blocks.qkv import qkv, qkv_weights, rotate
+from engine.model.blocks.weight_list import WeightList
+from engine.model.hparams import check_heads_alike, read_common
+
+if TYPE_CHECKING:
+    from engine.core.tensor import Tensor
+    from engine.model.arch_keys import ArchKeys
+    from engine.model.blocks.graph_context import BuiltGraph, GraphContext
+    from engine.model.hparams import Hparams
+    from engine.model.weights import WeightKind
+
+
+def hparams(keys: ArchKeys) -> Hparams:
+    """The numbers of a model."""
+    hp = read_common(keys, rope_mode=ROPE_NEOX)
+    check_heads_alike(keys, hp, rotates_all=True)
+    return hp
+
+
+def weights(hp: Hparams) -> tuple[WeightKind, ...]:
+    """What is asked of a file."""
+    table = WeightList()
+    table.embedding_and_head(hp)
+    table.output("output.bias", Op.ADD, hp.n_vocab, required=False)
+    for il, layer in enumerate(hp.layers):
+        table.norm(il, "attn_norm", hp.n_embd)
+        qkv_weights(table, hp, il)
+        table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
+        table.norm(il, "ffn_norm", hp.n_embd)
+        ffn_weights(table, hp, il)
+    return table.finish()
+
+
+def build(ctx: GraphContext) -> BuiltGraph:
+    """The graph of one batch."""
+    x = embed_tokens(ctx)
+    for il in range(ctx.hparams.n_layer):
+        x = _layer(ctx, x, il)
+    return finish_with_logits(ctx, x)
+
+
+def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
+    parts = rotate(ctx, qkv(ctx, normed, il), il)
+    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
+    attended, x = keep_outputs(ctx, il, attention(ctx, parts, scale=scale, il=il), x)
+    joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
+    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
+    fed = ctx.named(gated_ffn(ctx, normed, GluOp.SWIGLU, il), "ffn_out", il)
+    return ctx.named(ops.add(fed, joined), "l_out", il)

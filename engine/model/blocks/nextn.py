@@ -1,0 +1,20 @@
+"""Weights of layers that guess further tokens. Nobody loads them. Source: ARCH.md 4, glm4moe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.ops import Op
+
+if TYPE_CHECKING:
+    from engine.model.blocks.weight_list import WeightList
+    from engine.model.hparams import Hparams
+
+
+def nextn_weights(weights: WeightList, hp: Hparams, il: int) -> None:
+    """What such a layer has beside those of an ordinary one."""
+    weights.matrix(il, "nextn.eh_proj", 2 * hp.n_embd, hp.n_embd)
+    for name in ("nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm"):
+        weights.norm(il, name, hp.n_embd)
+    weights.layer(il, "nextn.embed_tokens.weight", Op.GET_ROWS, hp.n_embd, hp.n_vocab)
+    weights.matrix(il, "nextn.shared_head_head", hp.n_embd, hp.n_vocab)

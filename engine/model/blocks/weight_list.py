@@ -1,0 +1,93 @@
+"""WeightList: what an architecture asks of a file, written down in llama.cpp's order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.ops import Op
+from engine.model.weights import LayerClass, WeightKind
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine.model.hparams import Hparams
+
+TOKEN_EMBEDDING = "token_embd.weight"
+OUTPUT_WEIGHT = "output.weight"
+
+
+class WeightList:
+    """Collects weights. Names are without `blk.N.`, shapes in ggml order."""
+
+    def __init__(self) -> None:
+        self._kinds: list[WeightKind] = []
+
+    def input(self, name: str, op: Op, *ne: int, required: bool = True) -> None:
+        """A weight of the input layer, which is the CPU's."""
+        self._kinds.append(WeightKind(name, -1, LayerClass.INPUT, op, ne, required))
+
+    def output(
+        self, name: str, op: Op, *ne: int, required: bool = True, stand_in: str = ""
+    ) -> None:
+        """A weight of the output layer; `stand_in` serves where a file lacks it."""
+        self._kinds.append(WeightKind(name, -1, LayerClass.OUTPUT, op, ne, required, stand_in))
+
+    def layer(self, il: int, name: str, op: Op, *ne: int, required: bool = True) -> None:
+        """A weight of layer `il`."""
+        self.shared(il, f"blk.{il}.{name}", op, *ne, required=required)
+
+    def shared(self, il: int, name: str, op: Op, *ne: int, required: bool = True) -> None:
+        """A weight that layer `il` uses and that has one name for all layers."""
+        self._kinds.append(WeightKind(name, il, LayerClass.REPEATING, op, ne, required))
+
+    def matrix(self, il: int, name: str, n_in: int, n_out: int) -> None:
+        """A matrix of layer `il`."""
+        self.layer(il, f"{name}.weight", Op.MUL_MAT, n_in, n_out)
+
+    def norm(self, il: int, name: str, n: int, *, required: bool = True) -> None:
+        """The weight of a norm of layer `il`."""
+        self.layer(il, f"{name}.weight", Op.MUL, n, required=required)
+
+    def bias(self, il: int, name: str, n: int, *, required: bool = False) -> None:
+        """A bias of layer `il`, which a file may lack where it is not `required`."""
+        self.layer(il, f"{name}.bias", Op.ADD, n, required=required)
+
+    def biased_norm(self, il: int, name: str, n: int) -> None:
+        """Weight and bias of a norm of layer `il`."""
+        self.norm(il, name, n)
+        self.bias(il, name, n, required=True)
+
+    def biased_matrix(self, il: int, name: str, n_in: int, n_out: int) -> None:
+        """A matrix of layer `il` and its bias."""
+        self.matrix(il, name, n_in, n_out)
+        self.bias(il, name, n_out, required=True)
+
+    def embedding_and_head(self, hp: Hparams, *, tied: bool | None = None) -> None:
+        """Token embeddings, the last norm and the output.
+
+        `tied`: whether the embeddings serve as the output; None: where a file has no output.
+        """
+        ne = (hp.n_embd, hp.n_vocab)
+        self.input(TOKEN_EMBEDDING, Op.GET_ROWS, *ne)
+        self.output("output_norm.weight", Op.MUL, hp.n_embd)
+        if tied:
+            self._kinds.append(
+                WeightKind(
+                    TOKEN_EMBEDDING, -1, LayerClass.OUTPUT, Op.MUL_MAT, ne, serves=OUTPUT_WEIGHT
+                )
+            )
+            return
+        stand_in = TOKEN_EMBEDDING if tied is None else ""
+        self.output(OUTPUT_WEIGHT, Op.MUL_MAT, *ne, stand_in=stand_in)
+
+    def either(self, kinds: Sequence[WeightKind], unless: str) -> None:
+        """Weights that are asked for only where a file lacks `unless`."""
+        self._kinds.extend(kind._replace(unless=unless) for kind in kinds)
+
+    def known_only(self, kinds: Sequence[WeightKind]) -> None:
+        """Weights that a file may have and that are not loaded."""
+        self._kinds.extend(kind._replace(required=False, is_loaded=False) for kind in kinds)
+
+    def finish(self) -> tuple[WeightKind, ...]:
+        """All of them, in order."""
+        return tuple(self._kinds)

@@ -1,0 +1,101 @@
+"""CacheCells: which position is in which cell of a part of the cache.
+
+Cells of a sliding part are taken again once their tokens have left the window.
+Source: llama-kv-cache find_slot and apply_ubatch, for one sequence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from engine.model.kv_cache import CachePart
+
+Integers = npt.NDArray[np.int64]
+
+EMPTY = -1
+
+
+class CacheCells:
+    """The cells of one part. One thread uses it: the engine's."""
+
+    def __init__(self, part: CachePart) -> None:
+        self.part = part
+        self._positions: Integers = np.full(part.n_cells, EMPTY, np.int64)
+        self._head = 0
+        self._n_taken = 0
+        self._end = 0
+        self._next = 0
+
+    @property
+    def n_kv(self) -> int:
+        """Cells that a graph looks at."""
+        return self.part.n_kv(self._end)
+
+    def clear(self) -> None:
+        """Empty every cell."""
+        self._positions.fill(EMPTY)
+        self._head = self._n_taken = self._end = self._next = 0
+
+    def take(self, first: int, n_tokens: int) -> Integers:
+        """Cells for the tokens at positions `first` and on; what was at those before is dropped.
+
+        Positions up to the highest one whose cell is taken again are dropped too, so that those
+        that are left have no gap.
+        """
+        self._drop_from(first)
+        cells = self._free_cells(first, n_tokens)
+        highest_lost = int(self._positions[cells].max())
+        self._positions[cells] = np.arange(first, first + n_tokens)
+        if highest_lost != EMPTY:
+            kept = self._positions > highest_lost
+            self._positions[~kept] = EMPTY
+            self._count()
+        else:
+            self._n_taken += n_tokens
+            self._end = max(self._end, int(cells.max()) + 1)
+        self._head, self._next = int(cells[-1]) + 1, first + n_tokens
+        return cells
+
+    def hidden(self, first: int, n_tokens: int, n_kv: int) -> npt.NDArray[np.bool_]:
+        """[n_tokens, n_kv]: whether the token at each position from `first` on sees a cell not."""
+        there = self._positions[:n_kv]
+        asking = np.arange(first, first + n_tokens)[:, None]
+        hidden: npt.NDArray[np.bool_] = (there == EMPTY) | (there > asking)
+        if self.part.window is not None:
+            hidden |= self.part.window.hides(there, asking)
+        return hidden
+
+    def _free_cells(self, first: int, n_tokens: int) -> Integers:
+        """The first free cells from the head on, around the end of the cache."""
+        # Many free cells before the head: fill those first.
+        if self._head > self._n_taken + 2 * n_tokens:
+            self._head = 0
+        ahead = self._positions[self._head : self._head + n_tokens]
+        if ahead.size == n_tokens and bool((ahead == EMPTY).all()):
+            return np.arange(self._head, self._head + n_tokens)
+        free = self._positions == EMPTY
+        if self.part.window is not None:
+            free |= self.part.window.hides(self._positions, first)
+        order = np.roll(np.arange(free.size), -self._head)
+        found: Integers = order[free[order]][:n_tokens]
+        assert found.size == n_tokens, "the context is full"
+        return found
+
+    def _drop_from(self, first: int) -> None:
+        """Empty the cells of positions that are not before `first`."""
+        if first >= self._next:
+            return
+        dropped = np.flatnonzero(self._positions >= first)
+        if dropped.size:
+            self._positions[dropped] = EMPTY
+            self._head = min(self._head, int(dropped[0]))
+            self._count()
+
+    def _count(self) -> None:
+        taken = np.flatnonzero(self._positions != EMPTY)
+        self._n_taken = taken.size
+        self._end = int(taken[-1]) + 1 if taken.size else 0

@@ -1,0 +1,33 @@
+"""Keys about experts that only some architectures read. Source: ARCH.md 1.11, 1.14 and 4."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.model.arch_keys import LARGEST
+from engine.model.hparams_parts import ExpertRouting, Gating
+
+if TYPE_CHECKING:
+    from engine.model.arch_keys import ArchKeys
+    from engine.model.hparams import Hparams
+
+
+def read_routing(keys: ArchKeys, hparams: Hparams, gating: Gating) -> ExpertRouting:
+    """How tokens find experts; `gating` where the file does not say."""
+    known = [kind.value for kind in Gating]
+    value = keys.count("expert_gating_func", 0, low=0, high=LARGEST) or gating.value
+    if value not in known:
+        raise keys.wrong("expert_gating_func", value, f"one of {', '.join(map(str, known))}")
+    return replace(
+        hparams.routing,
+        gating=Gating(value),
+        normalises=keys.flag("expert_weights_norm", default=False),
+        scale=keys.number("expert_weights_scale", 0.0),
+    )
+
+
+def read_shared_width(keys: ArchKeys, hparams: Hparams) -> int:
+    """Width of the expert that every token uses: that of so many others."""
+    n_shared = keys.count("expert_shared_count")
+    return hparams.layers[-1].n_ff_exp * n_shared
