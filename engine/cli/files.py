@@ -6,7 +6,7 @@ import errno
 import tempfile
 from typing import TYPE_CHECKING
 
-from engine.trace.export.atomic import export_error, refuse_device
+from engine.trace.export.atomic import export_error, refuse_target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +17,7 @@ def check_writable(path: Path | None) -> None:
     if path is None:
         return
     try:
-        refuse_device(path)
+        refuse_target(path)
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, "", str(path))
         with tempfile.TemporaryFile(dir=path.parent):

@@ -192,7 +192,9 @@ def _parts(
 
 def _rotates(tensor_type: TensorType, head_sizes: Sequence[int]) -> bool:
     """Whether quantised rows are rotated, so that large elements are spread over a block."""
-    one_size = len(set(head_sizes)) == 1
+    sizes = set(head_sizes)
+    # A model without attention has heads of no size.
+    one_size = len(sizes) == 1 and 0 not in sizes
     return tensor_type.is_quantized and one_size and head_sizes[0] % ROTATION == 0
 
 

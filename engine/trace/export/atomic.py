@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 1 << 20
 
+_GGUF_MAGIC = b"GGUF"
+
 
 def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
     """Write `parts` to `path`; a file that was there stays until the new one is complete.
@@ -22,21 +24,35 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
         ExportError: the folder cannot be written, the disk is full, or `path` is no plain file: a
             device or a pipe would be replaced by one.
     """
-    refuse_device(path)
+    refuse_target(path)
     try:
         _write_beside(path, parts)
     except OSError as error:
         raise export_error(path, error) from error
 
 
-def refuse_device(path: Path) -> None:
-    """ExportError when `path` is a device or a pipe."""
+def refuse_target(path: Path) -> None:
+    """ExportError when `path` is a device, a pipe or a model: nobody wants to lose that."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ExportError(
             f"Cannot write {path.name}",
             f"It is a device or a pipe, and a trace would take its place: {path}",
             "Choose another name.",
         )
+    if _is_model(path):
+        raise ExportError(
+            f"Cannot write {path.name}",
+            f"It is a model, which would be lost: {path}",
+            "Choose another name.",
+        )
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
+    except OSError:
+        return False
 
 
 def _write_beside(path: Path, parts: Iterable[bytes]) -> None:

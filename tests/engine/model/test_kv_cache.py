@@ -11,6 +11,7 @@ from engine.errors import PlacementError
 from engine.model.hparams import Window
 from engine.model.kv_cache import CachePart, attention_wish, padded_cells
 from tests.engine.model.made_arch import made_header, planner_of
+from tests.engine.model.made_numbers import MAMBA
 from tests.engine.model.smollm2 import planner
 
 ROW = 64 * 3
@@ -230,3 +231,9 @@ def test_each_part_has_a_buffer_of_its_own_in_one_kind_of_memory(cache_of):
     assert [b.n_bytes for b in cache.buffers] == [
         sum(t.n_bytes for t in b.tensors) for b in cache.buffers
     ]
+
+
+def test_a_model_without_attention_takes_a_quantised_cache_type(cache_of):
+    cache = cache_of("mamba", MAMBA, cache_type_k="q4_0")
+
+    assert all(part.k_rotation == 0 for part in cache.parts)

@@ -88,3 +88,13 @@ def test_a_pipe_is_not_replaced_by_a_file(tmp_path):
         write_atomically(pipe, [b"x"])
 
     assert pipe.is_fifo()
+
+
+def test_a_model_is_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF and its weights")
+
+    with pytest.raises(ExportError, match="It is a model"):
+        write_atomically(path, [b"a trace"])
+
+    assert path.read_bytes() == b"GGUF and its weights"
