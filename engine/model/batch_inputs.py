@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -69,11 +70,13 @@ class PlacedBatch:
         }
 
 
+@functools.cache
 def hadamard(size: int) -> npt.NDArray[np.float32]:
     """The orthonormal Walsh-Hadamard matrix of a size that is a power of two."""
     matrix = np.full((1, 1), 1.0 / np.sqrt(np.float32(size)), np.float32)
     while len(matrix) < size:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+    matrix.flags.writeable = False
     return matrix
 
 

@@ -5,16 +5,15 @@ Source: llama.cpp src/models/command-r.cpp; ARCH.md 2.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
-from engine.core.ops import ROPE_NORM, GluOp, Op
-from engine.model.blocks.attention import attention
-from engine.model.blocks.ffn import ffn_weights, gated_ffn
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.core.ops import ROPE_NORM, Op
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder
+from engine.model.blocks.ffn import dense_ffn, ffn_weights
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.norms import layer_norm
 from engine.model.blocks.qkv import qkv, qkv_weights, rotate
 from engine.model.blocks.weight_list import WeightList
@@ -56,19 +55,15 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x, layer_norm)
+    return decoder(ctx, _layer, layer_norm)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = layer_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, _norm_heads(ctx, qkv(ctx, normed, il), il), il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = attention(ctx, parts, scale=scale, il=il)
+    attended = attention(ctx, parts, scale=head_scale(ctx, il), il=il)
     attended, x, normed = keep_outputs(ctx, il, attended, x, normed)
-    fed = ctx.named(gated_ffn(ctx, normed, GluOp.SWIGLU, il), "ffn_out", il)
+    fed = dense_ffn(ctx, normed, il)
     return ctx.named(ops.add(ops.add(fed, x), attended), "l_out", il)
 
 

@@ -10,13 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
-from engine.core.ops import ROPE_NORM, GluOp
-from engine.model.blocks.ffn import ffn_weights, gated_ffn, shared_expert, shared_expert_weights
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.core.ops import ROPE_NORM
+from engine.model.blocks.decoder import decoder, feed_forward_half
+from engine.model.blocks.ffn import (
+    dense_ffn,
+    ffn_weights,
+    shared_expert,
+    shared_expert_weights,
+)
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.latent import latent_attention, latent_weights
 from engine.model.blocks.moe import moe_ffn, moe_weights
-from engine.model.blocks.nextn import nextn_weights
+from engine.model.blocks.nextn import with_nextn_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.weight_list import WeightList
 from engine.model.hparams import changed, check_has_experts, read_common, with_dense_layers
@@ -70,17 +75,12 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     """What is asked of a file."""
     table = WeightList()
     table.embedding_and_head(hp)
-    for il, layer in enumerate(hp.layers):
-        _layer_weights(table, hp, il, layer)
-    behind = WeightList()
-    for il, layer in enumerate(hp.nextn_layers, hp.n_layer):
-        _layer_weights(behind, hp, il, layer)
-        nextn_weights(behind, hp, il)
-    table.known_only(behind.finish())
+    with_nextn_weights(table, hp, _layer_weights)
     return table.finish()
 
 
-def _layer_weights(table: WeightList, hp: Hparams, il: int, layer: LayerHparams) -> None:
+def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
+    layer = hp.every_layer[il]
     table.norm(il, "attn_norm", hp.n_embd)
     latent_weights(table, hp, il)
     table.norm(il, "ffn_norm", hp.n_embd)
@@ -94,24 +94,19 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int, layer: LayerHparams)
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     attended = latent_attention(ctx, normed, scale=ctx.hparams.attention_scale, il=il)
     attended, x = keep_outputs(ctx, il, attended, x)
-    joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
-    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
-    return ctx.named(ops.add(_feed_forward(ctx, normed, il), joined), "l_out", il)
+    return feed_forward_half(ctx, attended, x, il, _feed_forward)
 
 
 def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     if not ctx.layer(il).n_expert_used:
-        return ctx.named(gated_ffn(ctx, x, GluOp.SWIGLU, il), "ffn_out", il)
+        return dense_ffn(ctx, x, il)
     answer = moe_ffn(ctx, x, il)
     shared = ctx.named(shared_expert(ctx, x, il), "ffn_shexp", il)
     return ctx.named(ops.add(answer, shared), "ffn_out", il)

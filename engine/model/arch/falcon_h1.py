@@ -5,12 +5,11 @@ Source: llama.cpp src/models/falcon-h1.cpp; ARCH.md 5.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp, Op
-from engine.model.blocks.attention import attention
+from engine.model.blocks.attention import attention, head_scale
 from engine.model.blocks.ffn import ffn_biases, ffn_weights, gated_ffn
 from engine.model.blocks.head import finish_with_logits
 from engine.model.blocks.inputs import embed_tokens, keep_outputs
@@ -81,5 +80,4 @@ def _attention(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     parts = rotate(ctx, qkv(ctx, normed, il), il)
     for tensor, name in zip(parts, ("Qcur", "Kcur", "Vcur"), strict=True):
         ctx.named(tensor, f"{name}-post-rope", il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    return ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    return ctx.named(attention(ctx, parts, scale=head_scale(ctx, il), il=il), "attn_out", il)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp
 from engine.model.blocks.attention import attention
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.ffn import ffn_weights, gated_ffn
 from engine.model.blocks.head import finish_with_logits
 from engine.model.blocks.inputs import embed_tokens, keep_outputs
@@ -67,9 +68,7 @@ def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = embed_tokens(ctx)
     x = ctx.named(ops.scale(x, math.sqrt(ctx.hparams.n_embd)), "inp_scaled")
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return finish_with_logits(ctx, run_layers(ctx, x, _layer))
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:

@@ -6,18 +6,17 @@ Source: llama.cpp src/models/glm4-moe.cpp; ARCH.md 4.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_MROPE, ROPE_NEOX, GluOp, Precision
-from engine.model.blocks.attention import attention
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder
 from engine.model.blocks.ffn import ffn_weights, gated_ffn, shared_expert, shared_expert_weights
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.moe import moe_ffn, moe_weights
-from engine.model.blocks.nextn import nextn_weights
+from engine.model.blocks.nextn import with_nextn_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import norm_heads, qkv, qkv_weights, rotate
 from engine.model.blocks.weight_list import WeightList
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from engine.model.arch_keys import ArchKeys
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
     from engine.model.blocks.qkv import Qkv
-    from engine.model.hparams import Hparams, LayerHparams
+    from engine.model.hparams import Hparams
     from engine.model.weights import WeightKind
 
 
@@ -62,17 +61,12 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     """What is asked of a file."""
     table = WeightList()
     table.embedding_and_head(hp)
-    for il, layer in enumerate(hp.layers):
-        _layer_weights(table, hp, il, layer)
-    behind = WeightList()
-    for il, layer in enumerate(hp.nextn_layers, hp.n_layer):
-        _layer_weights(behind, hp, il, layer)
-        nextn_weights(behind, hp, il)
-    table.known_only(behind.finish())
+    with_nextn_weights(table, hp, _layer_weights)
     return table.finish()
 
 
-def _layer_weights(table: WeightList, hp: Hparams, il: int, layer: LayerHparams) -> None:
+def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
+    layer = hp.every_layer[il]
     table.norm(il, "attn_norm", hp.n_embd)
     qkv_weights(table, hp, il)
     table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
@@ -89,10 +83,7 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int, layer: LayerHparams)
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _norm_heads(ctx: GraphContext, parts: Qkv, il: int) -> Qkv:
@@ -104,8 +95,7 @@ def _norm_heads(ctx: GraphContext, parts: Qkv, il: int) -> Qkv:
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, _norm_heads(ctx, qkv(ctx, normed, il), il), il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = attention(ctx, parts, scale=scale, il=il, precision=Precision.F32)
+    attended = attention(ctx, parts, scale=head_scale(ctx, il), il=il, precision=Precision.F32)
     attended, x = keep_outputs(ctx, il, attended, x)
     joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
     normed = rms_norm(ctx, joined, "post_attention_norm", "post_attn_norm", il)

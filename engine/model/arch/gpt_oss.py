@@ -5,13 +5,13 @@ Source: llama.cpp src/models/openai-moe.cpp; ARCH.md 4.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp, Op
-from engine.model.blocks.attention import attention
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.head import finish_with_logits
 from engine.model.blocks.inputs import embed_tokens, pick_outputs
 from engine.model.blocks.moe import Gated, moe_biases, moe_ffn, moe_weights
@@ -65,17 +65,14 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch: every layer on all rows, then those that give logits."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
+    x = run_layers(ctx, embed_tokens(ctx), _layer)
     return finish_with_logits(ctx, pick_outputs(ctx, ctx.keep(x)))
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, qkv(ctx, normed, il), il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    attended = ctx.named(attention(ctx, parts, scale=head_scale(ctx, il), il=il), "attn_out", il)
     joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
     normed = rms_norm(ctx, joined, "post_attention_norm", "attn_post_norm", il)
     return ctx.named(ops.add(moe_ffn(ctx, normed, il, GATED), joined), "l_out", il)

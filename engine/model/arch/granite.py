@@ -5,22 +5,21 @@ Source: llama.cpp src/models/granite.cpp, granite-moe.cpp; ARCH.md 2.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
-from engine.core.ops import ROPE_NORM, GluOp
-from engine.model.blocks.attention import attention
+from engine.core.ops import ROPE_NORM
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder, feed_forward_half
 from engine.model.blocks.ffn import (
+    dense_ffn,
     ffn_biases,
     ffn_weights,
-    gated_ffn,
     shared_expert,
     shared_expert_weights,
 )
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.moe import moe_ffn, moe_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import (
@@ -100,22 +99,15 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, qkv(ctx, normed, il), il, rope_factors(ctx, il))
-    scale = ctx.hparams.attention_scale or 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    attended = ctx.named(attention(ctx, parts, scale=head_scale(ctx, il), il=il), "attn_out", il)
     attended, x = keep_outputs(ctx, il, attended, x)
-    joined = ctx.named(ops.add(_scaled(ctx, attended), x), "ffn_inp", il)
-    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
-    fed = _scaled(ctx, _feed_forward(ctx, normed, il))
-    return ctx.named(ops.add(fed, joined), "l_out", il)
+    return feed_forward_half(ctx, _scaled(ctx, attended), x, il, _scaled_feed_forward)
 
 
 def _scaled(ctx: GraphContext, x: Tensor) -> Tensor:
@@ -123,9 +115,13 @@ def _scaled(ctx: GraphContext, x: Tensor) -> Tensor:
     return ops.scale(x, factor) if factor else x
 
 
+def _scaled_feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    return _scaled(ctx, _feed_forward(ctx, x, il))
+
+
 def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     if not ctx.hparams.n_expert:
-        return ctx.named(gated_ffn(ctx, x, GluOp.SWIGLU, il), "ffn_out", il)
+        return dense_ffn(ctx, x, il)
     answer = moe_ffn(ctx, x, il)
     if not ctx.hparams.n_ff_shared:
         return answer

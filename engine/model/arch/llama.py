@@ -5,15 +5,13 @@ Source: llama.cpp src/models/llama.cpp; ARCH.md 1 and 2.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from engine.core import build as ops
-from engine.core.ops import ROPE_NORM, GluOp
-from engine.model.blocks.attention import attention
-from engine.model.blocks.ffn import ffn_biases, ffn_weights, gated_ffn
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.core.ops import ROPE_NORM
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder, feed_forward_half
+from engine.model.blocks.ffn import dense_ffn, ffn_biases, ffn_weights
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.moe import moe_ffn, moe_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import (
@@ -62,24 +60,18 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, qkv(ctx, normed, il), il, rope_factors(ctx, il))
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    attended = ctx.named(attention(ctx, parts, scale=head_scale(ctx, il), il=il), "attn_out", il)
     attended, x = keep_outputs(ctx, il, attended, x)
-    joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
-    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
-    return ctx.named(ops.add(_feed_forward(ctx, normed, il), joined), "l_out", il)
+    return feed_forward_half(ctx, attended, x, il, _feed_forward)
 
 
 def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     if ctx.hparams.n_expert:
         return moe_ffn(ctx, x, il)
-    return ctx.named(gated_ffn(ctx, x, GluOp.SWIGLU, il), "ffn_out", il)
+    return dense_ffn(ctx, x, il)

@@ -5,16 +5,20 @@ Source: llama.cpp src/models/llama4.cpp; ARCH.md 2.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
-from engine.core.ops import ROPE_NORM, GluOp
-from engine.model.blocks.attention import attention
-from engine.model.blocks.ffn import ffn_weights, gated_ffn, shared_expert, shared_expert_weights
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs, temperature
+from engine.core.ops import ROPE_NORM
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder
+from engine.model.blocks.ffn import (
+    dense_ffn,
+    ffn_weights,
+    shared_expert,
+    shared_expert_weights,
+)
+from engine.model.blocks.inputs import keep_outputs, temperature
 from engine.model.blocks.moe import moe_ffn, moe_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import (
@@ -105,17 +109,13 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = _placed(ctx, qkv(ctx, normed, il), il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = ctx.named(attention(ctx, parts, scale=scale, il=il), "attn_out", il)
+    attended = ctx.named(attention(ctx, parts, scale=head_scale(ctx, il), il=il), "attn_out", il)
     attended, x = keep_outputs(ctx, il, attended, x)
     joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
     if ctx.layer(il).n_expert_used:
@@ -125,7 +125,7 @@ def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
         fed = _experts(ctx, ops.mul(normed, ctx.weight("ffn_norm", il)), il)
     else:
         normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
-        fed = ctx.named(gated_ffn(ctx, normed, GluOp.SWIGLU, il), "ffn_out", il)
+        fed = dense_ffn(ctx, normed, il)
     return ctx.named(ops.add(fed, joined), "l_out", il)
 
 

@@ -6,15 +6,14 @@ Source: llama.cpp src/models/phi3.cpp; ARCH.md 2.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp, Op
-from engine.model.blocks.attention import attention
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder
 from engine.model.blocks.ffn import fused_ffn
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import LONG_AND_SHORT, qkv, qkv_weights, rope_factors, rotate
 from engine.model.blocks.weight_list import WeightList
@@ -53,16 +52,13 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, qkv(ctx, normed, il), il, rope_factors(ctx, il))
-    scaled = ops.scale(parts.q, 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k))
+    scaled = ops.scale(parts.q, head_scale(ctx, il))
     parts = parts._replace(q=ctx.named(scaled, "Qcur", il))
     attended, x = keep_outputs(ctx, il, attention(ctx, parts, scale=1.0, il=il), x)
     joined = ops.add(attended, x)

@@ -5,19 +5,18 @@ Source: llama.cpp src/models/qwen35.cpp and qwen35moe.cpp; ARCH.md 5.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_IMROPE, GluOp, Op, UnaryOp
-from engine.model.blocks.attention import attention_core
+from engine.model.blocks.attention import attention_core, head_scale
 from engine.model.blocks.delta_net import delta_net, delta_net_weights
 from engine.model.blocks.ffn import ffn_weights, gated_ffn, shared_expert, shared_expert_weights
 from engine.model.blocks.head import finish_with_picked_rows
 from engine.model.blocks.inputs import embed_tokens
 from engine.model.blocks.moe import moe_ffn, moe_weights
-from engine.model.blocks.nextn import nextn_weights
+from engine.model.blocks.nextn import with_nextn_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import Qkv, head_norm_weights, rotate
 from engine.model.blocks.recurrent import state_rows
@@ -84,13 +83,7 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     """What is asked of a file."""
     table = WeightList()
     table.embedding_and_head(hp)
-    for il in range(hp.n_layer):
-        _layer_weights(table, hp, il)
-    behind = WeightList()
-    for il in range(hp.n_layer, hp.n_layer_all):
-        _layer_weights(behind, hp, il)
-        nextn_weights(behind, hp, il)
-    table.known_only(behind.finish())
+    with_nextn_weights(table, hp, _layer_weights)
     return table.finish()
 
 
@@ -138,8 +131,7 @@ def _layer(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
 def _full(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     """Full attention, let through by a gate that comes with the queries."""
     parts, queries = _qkv(ctx, x, il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended = attention_core(ctx, rotate(ctx, parts, il), scale=scale, il=il)
+    attended = attention_core(ctx, rotate(ctx, parts, il), scale=head_scale(ctx, il), il=il)
     ctx.named(attended, "attn_pregate", il)
     n_embd_head, _, n_tokens, _ = parts.q.ne
     gate = ops.view(queries, parts.q.ne[:3], _pair_strides(ctx, queries, il), n_embd_head * 4)

@@ -5,14 +5,12 @@ Source: llama.cpp src/models/qwen3moe.cpp; ARCH.md 2.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
-from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX
-from engine.model.blocks.attention import attention
-from engine.model.blocks.head import finish_with_logits
-from engine.model.blocks.inputs import embed_tokens, keep_outputs
+from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import decoder, feed_forward_half
+from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.moe import moe_ffn, moe_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.qkv import head_norm_weights, norm_heads, qkv, qkv_weights, rotate
@@ -54,17 +52,11 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
-    x = embed_tokens(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, il)
-    return finish_with_logits(ctx, x)
+    return decoder(ctx, _layer)
 
 
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     parts = rotate(ctx, norm_heads(ctx, qkv(ctx, normed, il), il), il)
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    attended, x = keep_outputs(ctx, il, attention(ctx, parts, scale=scale, il=il), x)
-    joined = ctx.named(ops.add(attended, x), "ffn_inp", il)
-    normed = rms_norm(ctx, joined, "ffn_norm", "ffn_norm", il)
-    return ctx.named(ops.add(moe_ffn(ctx, normed, il), joined), "l_out", il)
+    attended, x = keep_outputs(ctx, il, attention(ctx, parts, scale=head_scale(ctx, il), il=il), x)
+    return feed_forward_half(ctx, attended, x, il, moe_ffn)

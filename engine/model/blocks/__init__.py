@@ -16,5 +16,6 @@ recurrent      states that layers carry on: begun, picked, written back
 mamba          selective state spaces of both kinds
 delta_net      linear attention by a gated delta rule
 encoder        attention of a text over itself, pooled embeddings
+decoder        embeddings, layers, logits: the frame; the half of a layer that feeds forward
 head           the last norm and the logits
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core import build
@@ -29,6 +30,11 @@ class Seen(NamedTuple):
     values: Tensor
     mask: Tensor
     v_transposed: bool = False
+
+
+def head_scale(ctx: GraphContext, il: int) -> float:
+    """What Q K^T is multiplied by: the model's own number, else 1 / sqrt(size of a head)."""
+    return ctx.hparams.attention_scale or 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
 
 
 def attention(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from engine.core import build
 from engine.core.ops import Op
 from engine.core.types import TensorType
-from engine.model.blocks.attention import Seen, attend, project
+from engine.model.blocks.attention import Seen, attend, head_scale, project
 from engine.model.blocks.graph_context import InputKind
 from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.norms import layer_norm
@@ -78,8 +77,7 @@ def _self_attention(ctx: GraphContext, parts: Qkv, il: int) -> Tensor:
     keys, values = (build.permute(part, (0, 2, 1, 3)) for part in (parts.k, parts.v))
     if ctx.flash_attn:
         keys, values = (build.cast(part, TensorType.F16) for part in (keys, values))
-    scale = 1.0 / math.sqrt(ctx.layer(il).n_embd_head_k)
-    return attend(ctx, Seen(parts.q, keys, values, mask), scale=scale, il=il)
+    return attend(ctx, Seen(parts.q, keys, values, mask), scale=head_scale(ctx, il), il=il)
 
 
 def finish_with_embeddings(ctx: GraphContext, x: Tensor) -> BuiltGraph:

@@ -61,6 +61,11 @@ def gated_ffn(
     return _down(ctx, hidden, il, suffix, precision)
 
 
+def dense_ffn(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    """The feed-forward that most layers have: gated by silu, called ffn_out."""
+    return ctx.named(gated_ffn(ctx, x, GluOp.SWIGLU, il), "ffn_out", il)
+
+
 def shared_expert(
     ctx: GraphContext, x: Tensor, il: int, *, precision: Precision = Precision.DEFAULT
 ) -> Tensor:

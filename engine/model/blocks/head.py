@@ -7,20 +7,14 @@ from typing import TYPE_CHECKING
 from engine.core import build
 from engine.core.ops import UnaryOp
 from engine.model.blocks.inputs import pick_outputs
-from engine.model.blocks.norms import rms_norm
+from engine.model.blocks.norms import Norm, rms_norm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engine.core.tensor import Tensor
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
 
 
-def finish_with_logits(
-    ctx: GraphContext,
-    x: Tensor,
-    norm: Callable[[GraphContext, Tensor, str, str], Tensor] = rms_norm,
-) -> BuiltGraph:
+def finish_with_logits(ctx: GraphContext, x: Tensor, norm: Norm = rms_norm) -> BuiltGraph:
     """The graph that ends in the logits of x, scaled or kept within a cap as the model has it."""
     return _finish(ctx, norm(ctx, x, "output_norm", "result_norm"))
 

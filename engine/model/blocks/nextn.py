@@ -5,13 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.ops import Op
+from engine.model.blocks.weight_list import WeightList
 
 if TYPE_CHECKING:
-    from engine.model.blocks.weight_list import WeightList
+    from collections.abc import Callable
+
     from engine.model.hparams import Hparams
 
 
-def nextn_weights(weights: WeightList, hp: Hparams, il: int) -> None:
+def with_nextn_weights(
+    table: WeightList,
+    hp: Hparams,
+    layer_weights: Callable[[WeightList, Hparams, int], None],
+) -> None:
+    """Write down the weights of every layer: those that guess are known and not loaded."""
+    for il in range(hp.n_layer):
+        layer_weights(table, hp, il)
+    behind = WeightList()
+    for il in range(hp.n_layer, hp.n_layer_all):
+        layer_weights(behind, hp, il)
+        _nextn_weights(behind, hp, il)
+    table.known_only(behind.finish())
+
+
+def _nextn_weights(weights: WeightList, hp: Hparams, il: int) -> None:
     """What such a layer has beside those of an ordinary one."""
     weights.matrix(il, "nextn.eh_proj", 2 * hp.n_embd, hp.n_embd)
     for name in ("nextn.enorm", "nextn.hnorm", "nextn.shared_head_norm"):

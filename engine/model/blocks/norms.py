@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from engine.core import build
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
     from engine.model.blocks.graph_context import GraphContext
+
+
+class Norm(Protocol):
+    """(context, x, weight, name, layer) -> x normalised, as `rms_norm` and `layer_norm` do it."""
+
+    def __call__(
+        self, ctx: GraphContext, x: Tensor, weight: str, name: str, il: int = -1, /
+    ) -> Tensor:
+        """The result, called `name`."""
+        ...
 
 
 def rms_norm(
