@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from engine.core.tensor import MAX_NAME
 
+MAGIC = b"GGUF"
+"""What a file begins with."""
+
 VERSION = 3
 """The only version read: 1 has other count widths, 2 is no longer written by any converter."""
 

@@ -42,8 +42,6 @@ Value = Scalar | str | StringArray | NumberArray
 
 Bytes = npt.NDArray[np.uint8]
 
-_MAGIC = b"GGUF"
-
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
@@ -276,8 +274,8 @@ def _cannot_open(path: Path, error: OSError | ValueError) -> GgufError:
 
 def _check_magic(cursor: Cursor) -> None:
     cursor.where = "in the file's first letters"
-    found = cursor.take(min(len(_MAGIC), cursor.source.size))
-    if found != _MAGIC:
+    found = cursor.take(min(len(limits.MAGIC), cursor.source.size))
+    if found != limits.MAGIC:
         raise cursor.source.fault(
             f"it is not a GGUF file (it starts with {shown(found.decode('latin-1'))}, not 'GGUF').",
             at=0,

@@ -77,7 +77,7 @@ def header_bytes(
     if alignment != limits.DEFAULT_ALIGNMENT:
         entries[keys.ALIGNMENT] = np.uint32(alignment)
     table = list(tensors)
-    parts = [b"GGUF", struct.pack("<IQQ", limits.VERSION, len(table), len(entries))]
+    parts = [limits.MAGIC, struct.pack("<IQQ", limits.VERSION, len(table), len(entries))]
     for key, value in entries.items():
         parts += [_string(key), _entry(value, (types or {}).get(key))]
     offset = 0

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from engine.errors import ExportError
+from engine.gguf.limits import MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,15 +15,13 @@ if TYPE_CHECKING:
 
 _BUFFER_BYTES = 1 << 20
 
-_GGUF_MAGIC = b"GGUF"
-
 
 def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
     """Write `parts` to `path`; a file that was there stays until the new one is complete.
 
     Raises:
-        ExportError: the folder cannot be written, the disk is full, or `path` is no plain file: a
-            device or a pipe would be replaced by one.
+        ExportError: the folder cannot be written, the disk is full, or `path` is what nobody wants
+            to lose: a device, a pipe or a model.
     """
     refuse_target(path)
     try:
@@ -32,7 +31,7 @@ def write_atomically(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def refuse_target(path: Path) -> None:
-    """ExportError when `path` is a device, a pipe or a model: nobody wants to lose that."""
+    """ExportError when `path` is a device, a pipe or a model."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise ExportError(
             f"Cannot write {path.name}",
@@ -50,7 +49,7 @@ def refuse_target(path: Path) -> None:
 def _is_model(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC
+            return file.read(len(MAGIC)) == MAGIC
     except OSError:
         return False
 
