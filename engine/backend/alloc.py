@@ -27,6 +27,11 @@ def aligned(size: int, alignment: int) -> int:
     return (size + alignment - 1) // alignment * alignment
 
 
+def padded_bytes(buft: BufferTypeFacts, tensor: Tensor) -> int:
+    """Bytes that a tensor takes where tensors stand one behind another. Source: SCHED.md 14.7."""
+    return aligned(buft.alloc_bytes(tensor), buft.alignment)
+
+
 @dataclass(slots=True)
 class _Chunk:
     """Free blocks [offset, size], sorted by offset, and the high-water mark."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.backend.alloc import aligned
+from engine.backend.alloc import aligned, padded_bytes
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts
 from engine.core.options import FlashAttn, SplitMode
 from engine.core.tensor import Tensor
@@ -240,10 +240,11 @@ class CacheStore:
     def buffers(self) -> tuple[CacheBuffer, ...]:
         """By group, then by the name of the buffer type."""
         return tuple(
-            CacheBuffer(device, device.buft, tuple(tensors), _size(device.buft, tensors))
+            _buffer_of(device, tensors)
             for _, (device, tensors) in sorted(self._members.items(), key=lambda item: item[0])
         )
 
 
-def _size(buft: BufferTypeFacts, tensors: Sequence[Tensor]) -> int:
-    return sum(aligned(buft.alloc_bytes(tensor), buft.alignment) for tensor in tensors)
+def _buffer_of(device: DeviceFacts, tensors: Sequence[Tensor]) -> CacheBuffer:
+    n_bytes = sum(padded_bytes(device.buft, tensor) for tensor in tensors)
+    return CacheBuffer(device, device.buft, tuple(tensors), n_bytes)

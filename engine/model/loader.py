@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.backend.alloc import aligned
+from engine.backend.alloc import padded_bytes
 from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
 from engine.core.devices import BufferUsage
 from engine.core.summary import Progress
 from engine.errors import DeviceError, ModelError, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from engine.core.devices import BufferTypeFacts
     from engine.core.summary import OnProgress, StopAsked
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.kv_cache import KvCache
     from engine.model.recurrent_state import RecurrentState
-    from engine.model.weights import Weight, WeightBuffer, WeightSet
+    from engine.model.weights import WeightBuffer, WeightSet
 
 
 class Resident:
@@ -70,7 +71,9 @@ def load_weights(
         if buffer.is_mapped:
             _map(resident, file, buffer, device)
             continue
-        for i, (weight, place) in enumerate(_allocate(resident, buffer, device)):
+        tensors = [weight.tensor for weight in buffer.weights]
+        places = _allocate(resident, device, buffer.buft, tensors, BufferUsage.WEIGHTS)
+        for i, (weight, place) in enumerate(zip(buffer.weights, places, strict=True)):
             if stop_asked():
                 raise Stopped
             place.buffer.init_tensor(place.offset, weight.tensor)
@@ -106,21 +109,18 @@ def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Devic
 
 
 def _allocate(
-    resident: Resident, buffer: WeightBuffer, device: Device
-) -> list[tuple[Weight, Place]]:
-    """Places for weights that are copied, in as many buffers as their largest size asks for."""
-    buft = buffer_type_of(device, buffer.buft.name)
-    sizes = [
-        aligned(buffer.buft.alloc_bytes(weight.tensor), buffer.buft.alignment)
-        for weight in buffer.weights
-    ]
-    offsets, totals = pack(sizes, buffer.buft.max_bytes)
-    real = [buft.alloc_buffer(total, BufferUsage.WEIGHTS) for total in totals]
+    resident: Resident,
+    device: Device,
+    facts: BufferTypeFacts,
+    tensors: Sequence[Tensor],
+    usage: BufferUsage = BufferUsage.ANY,
+) -> list[Place]:
+    """A place for each tensor, in as many buffers as their largest size asks for."""
+    buft = buffer_type_of(device, facts.name)
+    offsets, totals = pack([padded_bytes(facts, tensor) for tensor in tensors], facts.max_bytes)
+    real = [buft.alloc_buffer(total, usage) for total in totals]
     resident.buffers.extend(real)
-    return [
-        (weight, Place(real[i_buffer], offset))
-        for weight, (i_buffer, offset) in zip(buffer.weights, offsets, strict=True)
-    ]
+    return [Place(real[i_buffer], offset) for i_buffer, offset in offsets]
 
 
 def load_cache(
@@ -128,18 +128,10 @@ def load_cache(
 ) -> None:
     """Allocate and clear what a context keeps from batch to batch."""
     for group in cache.buffers:
-        buft = buffer_type_of(devices[group.device.name], group.buft.name)
-        sizes = [
-            aligned(group.buft.alloc_bytes(tensor), group.buft.alignment)
-            for tensor in group.tensors
-        ]
-        offsets, totals = pack(sizes, group.buft.max_bytes)
-        real = [buft.alloc_buffer(total) for total in totals]
-        for buffer in real:
+        places = _allocate(resident, devices[group.device.name], group.buft, group.tensors)
+        for buffer in dict.fromkeys(place.buffer for place in places):
             buffer.clear(0)
-        resident.buffers.extend(real)
-        for tensor, (i_buffer, offset) in zip(group.tensors, offsets, strict=True):
-            resident.places[tensor] = Place(real[i_buffer], offset)
+        resident.places.update(zip(group.tensors, places, strict=True))
 
 
 def pack(sizes: list[int], max_bytes: int | None) -> tuple[list[tuple[int, int]], list[int]]:

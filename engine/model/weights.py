@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.backend.alloc import aligned
+from engine.backend.alloc import padded_bytes
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
 from engine.core.tensor import Shape, Tensor, shape4
 from engine.errors import ModelError
@@ -237,5 +237,5 @@ def _buffer_of(weights: list[Weight]) -> WeightBuffer:
         start = min(weight.info.offset for weight in weights)
         n_bytes = max(weight.info.end for weight in weights) - start
     else:
-        n_bytes = sum(aligned(buft.alloc_bytes(w.tensor), buft.alignment) for w in weights)
+        n_bytes = sum(padded_bytes(buft, weight.tensor) for weight in weights)
     return WeightBuffer(first.device, buft, is_mapped, tuple(weights), n_bytes)
