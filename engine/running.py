@@ -16,7 +16,7 @@ import numpy as np
 
 from engine.backend.computer import physical_cores
 from engine.core.options import Options, Redo, redo_of
-from engine.core.summary import Progress, RunState, RunSummary, ScoreStep, StopReason
+from engine.core.summary import Embedded, Progress, RunState, RunSummary, ScoreStep, StopReason
 from engine.core.table import PlanTable, table_of
 from engine.errors import DeviceError, ExportError, ModelError, Stopped
 from engine.model.context import Logits, ModelContext
@@ -64,15 +64,6 @@ class ScoreResult:
     prompt_tokens: tuple[int, ...]
     steps: tuple[ScoreStep, ...]
     logits: tuple[Logits, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """A text's embeddings, f32 [rows, n_embd]: one a token, or one that `pooling` made."""
-
-    tokens: tuple[int, ...]
-    pooling: str
-    rows: Logits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -312,11 +303,24 @@ class Running:
         Raises: what `prepare` does, and Stopped.
         """
         self._stop.begin(job)
-        tokens = prompt_tokens(setup.model, text)
-        with self._computing(setup, partial(check_embeds, len(tokens))) as context:
-            rows = context.embed(tokens)
-            pooling = context.planner.model.pooling
-        return Embedded(tuple(tokens), pooling.name.lower(), rows)
+        progress = RunProgress(self._listeners.on_state)
+        progress.enter(RunState.PREPARING)
+        try:
+            read = checked_prompt(setup.model, text, chat=False)
+            tokens = list(read.tokens)
+            progress.n_prompt_tokens = len(tokens)
+            with self._computing(setup, partial(check_embeds, len(tokens))) as context:
+                for note in read.notes:
+                    self.recorder.mark(note)
+                progress.enter(RunState.PROMPT)
+                rows = context.embed(tokens)
+                pooling = context.planner.model.pooling
+            # As a generation of no tokens: it is as long as was asked for.
+            generated = Generated(text, tokens, [], "", StopReason.LENGTH)
+            summary = run_summary(generated, self._settled(), self.met_plans)
+            return Embedded(pooling.name.lower(), rows, replace(summary, notes=read.notes))
+        finally:
+            progress.enter(RunState.IDLE)
 
     # Traces.
 

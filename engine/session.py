@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from engine.machine import Machine
 from engine.planning import OpenedModel, Planning, RunSetup
 from engine.report.models import model_summary
-from engine.running import Embedded, Listeners, Running, ScoreResult, prompt_tokens
+from engine.running import Listeners, Running, ScoreResult, prompt_tokens
 from engine.stopping import StopSwitch
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from engine.core.devices import Unavailable
     from engine.core.options import Options
-    from engine.core.summary import DeviceSummary, ModelSummary, Progress, RunSummary
+    from engine.core.summary import DeviceSummary, Embedded, ModelSummary, Progress, RunSummary
     from engine.core.table import PlanSetTable, PlanTable
     from engine.model.context import ModelContext
     from engine.trace.recorder import Recorder
@@ -145,10 +145,12 @@ class Session:
         job = self.admit() if job is None else job
         return self._running.score(self.setup(), prompt, tokens, job=job)
 
-    def embed(self, text: str, *, job: int | None = None) -> Embedded:
-        """The embeddings of a text, by a model that gives them."""
+    def embed(
+        self, text: str, *, setup: RunSetup | None = None, job: int | None = None
+    ) -> Embedded:
+        """The embeddings of a text, by a model that gives them; `setup` and `job` as in `run`."""
         job = self.admit() if job is None else job
-        return self._running.embed(self.setup(), text, job=job)
+        return self._running.embed(setup or self.setup(), text, job=job)
 
     def prompt_tokens(self, prompt: str, *, chat: bool = False) -> list[int]:
         """Tokens of a prompt, raw or wrapped in the model's chat template."""

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from engine.core.summary import RunState
 from engine.service.messages import (
     Answer,
+    EmbedEnded,
     EngineDied,
     EngineReady,
     Poll,
@@ -90,7 +91,7 @@ class Bridge(QObject):
         match answer:
             case EngineReady() | EngineDied():
                 self._set_runs(RunState.IDLE)
-            case RunEnded():
+            case RunEnded() | EmbedEnded():
                 self._runs = False
                 self._start_polling()
             case RunStateChanged(state=run_state):

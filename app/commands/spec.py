@@ -26,6 +26,8 @@ class Need(enum.Flag):
     """The engine still holds what it recorded."""
     PROMPT = enum.auto()
     """There is a prompt."""
+    EMBEDDING = enum.auto()
+    """A text was embedded."""
     ENGINE = enum.auto()
     """The engine answers."""
 
@@ -39,6 +41,7 @@ WHY_NOT: dict[Need, str] = {
     Need.BUSY: "nothing is running",
     Need.PROMPT: "the prompt is empty",
     Need.TRACE: "nothing measured yet",
+    Need.EMBEDDING: "no text was embedded yet",
     Need.HELD: "the engine that recorded this run has ended; run again",
 }
 """Why a command is disabled, in the order in which it is said."""

@@ -63,6 +63,14 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "export_chrome", "Export as Chrome trace…", "Write the recorded run as Chrome JSON",
         needs=_EXPORT,
     ),
+    ActionSpec(
+        "copy_embedding", "Copy embedding as JSON", "Copy every row of the embedding",
+        needs=Need.EMBEDDING, icon="copy",
+    ),
+    ActionSpec(
+        "save_embedding", "Save embedding…", "Write the rows as a NumPy file, .npy",
+        needs=Need.EMBEDDING, icon="export",
+    ),
     ActionSpec("manual", "Manual", "What the window shows, in one page", ("F1",)),
     ActionSpec(
         "manual_options", "Manual: options", "What each option does, and the trap it has",
@@ -87,7 +95,13 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "previous_pane", "menu_bar", SEPARATOR, THEME, "reset_layout",
         ),
     ),
-    ("Run", ("run", "stop", SEPARATOR, "op_offload", SEPARATOR, "restart_engine")),
+    (
+        "Run",
+        (
+            "run", "stop", SEPARATOR, "copy_embedding", "save_embedding", SEPARATOR, "op_offload",
+            SEPARATOR, "restart_engine",
+        ),
+    ),
     ("Trace", ("export", "export_chrome")),
     ("Help", ("manual", "manual_options", "keys", SEPARATOR, "about")),
 )  # fmt: skip

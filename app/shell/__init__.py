@@ -26,7 +26,8 @@ clause_label     ClauseLabel: a sentence that gives way clause by clause
 bars             messages and the change bar
 welcome          WelcomePage: open, demo, recent, devices
 tensor_page      TensorPage: what a file holds that cannot be planned
-run_panel        RunPanel: prompt, text, speed
+run_panel        RunPanel: prompt, text or embedding, speed
+embedding_result  EmbeddingResult: what an encoder gave, copied or saved
 job_row          JobRow: a job's name and count
 status           StatusBar
 file_dialog      FileDialog: asks for a file and looks at names only

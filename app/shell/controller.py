@@ -23,6 +23,7 @@ from engine.core.summary import RunState, StopReason
 from engine.service.messages import (
     DEMO,
     PROTOCOL,
+    EmbedEnded,
     EngineDied,
     EngineReady,
     Exported,
@@ -85,6 +86,7 @@ class Controller(QObject):
             TextEmitted: self.running.on_text,
             PlanMet: self.running.on_plan_met,
             RunEnded: self.running.on_ended,
+            EmbedEnded: self.running.on_embedded,
             TraceArrived: self.running.on_trace,
             Exported: self.running.on_exported,
             Failed: self._on_failed,

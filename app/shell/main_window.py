@@ -217,6 +217,7 @@ class MainWindow(QMainWindow):
         else:
             self.pages.setCurrentWidget(self.area)
             self.setFocus()
+        self.actions_["run"].setText("Embed" if state.embeds else "Run")
         name = "" if state.model is None else f"{Path(state.model.path).name} · "
         self.setWindowTitle(f"{name}{TITLE}")
 
@@ -285,6 +286,7 @@ class MainWindow(QMainWindow):
             (Need.RUNNABLE, state.model is not None and not state.model.run_problem),
             (Need.TRACE, state.trace is not None and state.trace.n_spans > 0),
             (Need.HELD, controller.running.has_trace),
+            (Need.EMBEDDING, state.run.embedded is not None),
             (Need.PROMPT, bool(self.run_panel.prompt.toPlainText().strip())),
         )
         for need, is_so in held:

@@ -1,4 +1,4 @@
-"""RunPanel: the prompt, the text as it comes, and how fast it came."""
+"""RunPanel: the prompt, the text as it comes or its embedding, and how fast that came."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.dock_title import DockTitle
+from app.shell.embedding_result import EmbeddingResult
 from app.shell.job_row import JobRow
 from app.state.settings import N_PREDICT_RANGE
 from app.theme.text import count, rate_text
@@ -71,6 +72,11 @@ class RunPanel(QWidget):
         self.n_predict.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.n_predict.setToolTip("Tokens to generate; the arrow keys change it")
         self.n_predict.setAccessibleName("Tokens to generate")
+        self.problem = QLabel(self)
+        self.problem.setProperty("role", "problem")
+        self.problem.setWordWrap(True)
+        self.tokens_label = QLabel("tokens", self)
+        self.tokens_label.setProperty("role", "muted")
         self.run_button = self._button("run", "")
         self.export_button = self._button("export", "")
         self.job_row = JobRow(self)
@@ -84,29 +90,32 @@ class RunPanel(QWidget):
         self.text.setProperty("role", "plain")
         self.text.setAccessibleName("Generated text")
         self.text.setPlaceholderText("The text appears here.")
+        self.embedding = EmbeddingResult(theme, actions, self)
         self._make_layout()
+        self.prompt.textChanged.connect(self.problem.hide)
+        state.model_changed.connect(self._on_model)
         state.run_changed.connect(self._on_run)
         theme.changed.connect(self._tint)
         for action_id in ("run", "export"):
             actions[action_id].changed.connect(self._sync_buttons)
         self._tint()
+        self._on_model()
         self._on_run(state.run)
 
     @property
     def dock_title(self) -> DockTitle:
         """What the title bar shows."""
         run = self._state.run
-        fact = "chat" if run.prompt else ""
+        kind = "embedding" if self._state.embeds else "chat"
+        fact = kind if run.prompt else ""
         return DockTitle("Run", fact)
 
     def _make_layout(self) -> None:
         controls = QHBoxLayout()
         controls.setSpacing(8)
         controls.addWidget(self.run_button)
-        tokens = QLabel("tokens", self)
-        tokens.setProperty("role", "muted")
         controls.addWidget(self.n_predict)
-        controls.addWidget(tokens)
+        controls.addWidget(self.tokens_label)
         controls.addStretch()
         footer = QHBoxLayout()
         footer.addWidget(self.export_button)
@@ -116,10 +125,12 @@ class RunPanel(QWidget):
         column.setContentsMargins(12, 8, 12, 8)
         column.setSpacing(8)
         column.addWidget(self.prompt, stretch=1)
+        column.addWidget(self.problem)
         column.addLayout(controls)
         column.addWidget(self.job_row)
         column.addWidget(self.speeds)
         column.addWidget(self.text, stretch=2)
+        column.addWidget(self.embedding, stretch=2)
         column.addLayout(footer)
 
     def _button(self, action_id: str, kind: str) -> QPushButton:
@@ -129,8 +140,20 @@ class RunPanel(QWidget):
         button.clicked.connect(action.trigger)
         return button
 
+    def _on_model(self) -> None:
+        """Offer what the open model can do."""
+        embeds = self._state.embeds
+        for widget in (self.n_predict, self.tokens_label, self.text):
+            widget.setVisible(not embeds)
+        self.embedding.setVisible(embeds)
+        self.prompt.setAccessibleName("Text to embed" if embeds else "Prompt")
+        self._sync_buttons()
+
     def _on_run(self, run: RunInfo) -> None:
         self._append(run.text)
+        self.embedding.show_run(run)
+        self.problem.setText(run.problem)
+        self.problem.setVisible(bool(run.problem))
         self.speeds.setText(speeds_text(run))
         self.speeds.setVisible(bool(self.speeds.text()))
         self.counts.setText(counts_text(run))
@@ -154,7 +177,8 @@ class RunPanel(QWidget):
 
     def _sync_buttons(self) -> None:
         has_run = self._state.run.summary is not None
-        self.run_button.setText("Run again" if has_run else "Run")
+        verb = "Embed" if self._state.embeds else "Run"
+        self.run_button.setText(f"{verb} again" if has_run else verb)
         for action_id, button in (("run", self.run_button), ("export", self.export_button)):
             action = self._actions[action_id]
             button.setEnabled(action.isEnabled())

@@ -12,12 +12,14 @@ from app.shell.messages import exported_message, failed_message, lost_message
 from app.state.app_state import RunInfo
 from engine.core.summary import RunState
 from engine.service.messages import (
+    EmbedEnded,
     Exported,
     ExportTrace,
     Failed,
     PlanMet,
     RunEnded,
     RunStateChanged,
+    StartEmbed,
     StartRun,
     StopRun,
     TextEmitted,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from app.bridge.bridge import Bridge
     from app.state.app_state import AppState
+    from engine.core.summary import RunSummary
 
 TEXT_INTERVAL_MS = 33
 
@@ -48,6 +51,7 @@ class Running(QObject):
         self._state = state
         self._bridge = bridge
         self._run_id = 0
+        self._embeds = False
         self._export_id = 0
         self._new: RunInfo | None = None
         self._old_epoch = -1
@@ -85,18 +89,28 @@ class Running(QObject):
 
     def start(self, prompt: str, n_predict: int) -> None:
         """Run a prompt."""
-        if self._run_id:
-            return
+        if not self._run_id:
+            self._begin(RunInfo(prompt=prompt, n_predict=n_predict), embeds=False)
+            self._bridge.send(StartRun(self._run_id, prompt, n_predict))
+            self.started.emit()
+
+    def embed(self, text: str) -> None:
+        """Ask for the embeddings of a text."""
+        if not self._run_id:
+            self._begin(RunInfo(prompt=text), embeds=True)
+            self._bridge.send(StartEmbed(self._run_id, text))
+            self.started.emit()
+
+    def _begin(self, run: RunInfo, *, embeds: bool) -> None:
         trace = self._state.trace
         self._old_epoch = -1 if trace is None else trace.epoch
         self._run_id = self._bridge.next_id()
+        self._embeds = embeds
         self._new = None
         self._hears_spans = True
         self._state.met_plans.clear()
         self._state.set_trace(None)
-        self._state.set_run(RunInfo(state=RunState.PREPARING, prompt=prompt, n_predict=n_predict))
-        self._bridge.send(StartRun(self._run_id, prompt, n_predict))
-        self.started.emit()
+        self._state.set_run(replace(run, state=RunState.PREPARING))
 
     def stop(self) -> None:
         """Stop what runs: a fetch, a load or a generation."""
@@ -152,9 +166,16 @@ class Running(QObject):
 
     def on_ended(self, answer: RunEnded) -> None:
         """The run is over: its figures, its text, its plans."""
-        if answer.request_id != self._run_id:
-            return
-        summary = answer.summary
+        if answer.request_id == self._run_id:
+            self._end(answer.summary)
+
+    def on_embedded(self, answer: EmbedEnded) -> None:
+        """The embeddings are here, and the figures of the run that gave them."""
+        if answer.request_id == self._run_id:
+            self._change(embedded=answer.embedded)
+            self._end(answer.embedded.summary)
+
+    def _end(self, summary: RunSummary) -> None:
         self._change(
             state=RunState.IDLE,
             text=summary.text,
@@ -178,8 +199,13 @@ class Running(QObject):
         """Say what could not be done; gives back whether it was ours."""
         topic = ""
         if answer.request_id == self._run_id and self._run_id:
-            self._change(state=RunState.IDLE)
+            # What is wrong with a text is said at its field; details need a message's room.
+            at_field = self._embeds and not answer.details
+            problem = failed_message(answer).text if at_field else ""
+            self._change(state=RunState.IDLE, problem=problem)
             self._finish()
+            if at_field:
+                return True
         elif answer.request_id == self._export_id:
             topic = "export"
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shlex
 from dataclasses import replace
@@ -21,6 +22,8 @@ from app.shell.panes import OPTIONS
 from app.theme.theme import ThemeChoice
 from engine.core.options import DEFAULTS
 from engine.core.plan import Batch
+from engine.errors import ExportError
+from engine.report.embeddings import embedded_data, write_rows
 from engine.service.messages import DEMO, TraceFormat
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from app.theme.theme import Theme
     from engine.core.options import Options
 
+NPY_FILTER = "NumPy arrays (*.npy);;All files (*)"
 GGUF_FILTER = "GGUF models (*.gguf);;All files (*)"
 _TRACE_FILES = {
     TraceFormat.PERFETTO: ("run.pftrace", "Perfetto traces (*.pftrace)"),
@@ -76,6 +80,8 @@ class WindowCommands(QObject):
             "reset_layout": self._window.reset_layout,
             "run": self.run,
             "stop": self._controller.running.stop,
+            "copy_embedding": self.copy_embedding,
+            "save_embedding": self.save_embedding,
             "op_offload": self.flip_offload,
             "restart_engine": self._controller.restart,
             "export": self.export_perfetto,
@@ -202,10 +208,45 @@ class WindowCommands(QObject):
     # Run.
 
     def run(self) -> None:
-        """Run the prompt of the panel."""
+        """Run the prompt of the panel, or embed it."""
         panel = self._window.run_panel
+        if self._state.embeds:
+            self._controller.running.embed(panel.prompt.toPlainText())
+            return
         self._settings.n_predict = panel.n_predict.value()
         self._controller.running.start(panel.prompt.toPlainText(), panel.n_predict.value())
+
+    def copy_embedding(self) -> None:
+        """Put every row on the clipboard."""
+        embedded = self._state.run.embedded
+        if embedded is not None:
+            QGuiApplication.clipboard().setText(json.dumps(embedded_data(embedded)))
+            self._window.run_panel.embedding.say("Copied as JSON.")
+
+    def save_embedding(self) -> None:
+        """Ask where to write the rows."""
+        folder = self._settings.export_folder
+        dialog = FileDialog(self._window, "Save embedding", folder, NPY_FILTER)
+        dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+        dialog.setDefaultSuffix("npy")
+        dialog.selectFile("embedding.npy")
+        dialog.fileSelected.connect(self.save_embedding_to)
+        dialog.open()
+
+    def save_embedding_to(self, chosen: str) -> None:
+        """Write the rows; what came of it is said beside the buttons."""
+        path, embedded = Path(chosen), self._state.run.embedded
+        if embedded is None:
+            return
+        self._settings.export_folder = str(path.parent)
+        panel = self._window.run_panel.embedding
+        try:
+            write_rows(path, embedded)
+        except ExportError as error:
+            said = (f"{error.title}.", f"{error.sentence}.", error.hint)
+            panel.say(" ".join(said), is_problem=True)
+        else:
+            panel.say(f"{path.name} is written.")
 
     def flip_offload(self) -> None:
         """Switch op_offload."""

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.state.kept_run import kept_plans, kept_summary, kept_trace
 from engine.core.plan import Batch, NodeKey
-from engine.core.summary import DeviceSummary, ModelSummary, RunState, RunSummary
+from engine.core.summary import DeviceSummary, Embedded, ModelSummary, RunState, RunSummary
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -63,6 +63,10 @@ class RunInfo:
     prefill_tokens_per_s: float = 0.0
     decode_tokens_per_s: float = 0.0
     summary: RunSummary | None = None
+    embedded: Embedded | None = None
+    """What an encoder gave; its summary is `summary`."""
+    problem: str = ""
+    """Why a text was not embedded, for people."""
     ended_at: datetime | None = None
     """When it ended, local time; None for one without a summary."""
 
@@ -120,6 +124,11 @@ class AppState(QObject):
         self.plans_changed.emit(None)
         self.shown_plan_changed.emit(None)
         self.model_changed.emit(model)
+
+    @property
+    def embeds(self) -> bool:
+        """Whether the open model gives embeddings instead of text."""
+        return self.model is not None and self.model.gives_embeddings
 
     def set_devices(
         self, devices: tuple[DeviceSummary, ...], unavailable: tuple[Unavailable, ...]

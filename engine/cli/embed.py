@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from engine.cli.interrupt import stoppable
 from engine.cli.output import print_json
 from engine.cli.parser import add_model, command_parser, file_path
 from engine.cli.sessions import opened_session
-from engine.trace.export.atomic import write_atomically
+from engine.report.embeddings import embedded_data, write_rows
 
 if TYPE_CHECKING:
     import argparse
 
-    from engine.running import Embedded
+    from engine.core.summary import Embedded
 
 N_SHOWN = 3
 """Numbers of either end of a row that people are shown."""
@@ -41,24 +40,12 @@ def execute(args: argparse.Namespace) -> int:
         job = session.admit()
         result = stoppable(lambda: session.embed(args.text, job=job), session.ask_stop)
     if args.output is not None:
-        packed = io.BytesIO()
-        np.save(packed, result.rows, allow_pickle=False)
-        write_atomically(args.output, [packed.getvalue()])
+        write_rows(args.output, result)
     if args.json:
         print_json(embedded_data(result))
     else:
         print_rows(result)
     return 0
-
-
-def embedded_data(result: Embedded) -> dict[str, Any]:
-    """Embeddings for programs."""
-    return {
-        "tokens": result.tokens,
-        "pooling": result.pooling,
-        "n_embd": result.rows.shape[1],
-        "embeddings": [[float(value) for value in row] for row in result.rows],
-    }
 
 
 def print_rows(result: Embedded) -> None:

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from engine.core.devices import DeviceType
     from engine.core.experts import ExpertUse, Run
 
@@ -50,6 +53,8 @@ class ModelSummary:
     n_expert: int = 0
     """Experts in a layer; 0 for a model without any."""
     text_faults: tuple[str, ...] = ()
+    gives_embeddings: bool = False
+    """Whether it is an encoder, which writes no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,23 @@ class RunSummary:
     prompt_experts: ExpertUse | None = None
     token_experts: ExpertUse | None = None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """A text's embeddings, f32 [rows, n_embd]: one a token, or one that `pooling` made.
+
+    `summary` is of the run that gave them: one prompt, no generated token.
+    """
+
+    pooling: str
+    rows: NDArray[np.float32]
+    summary: RunSummary
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The text's tokens."""
+        return self.summary.prompt_tokens
 
 
 @dataclass(frozen=True, slots=True)

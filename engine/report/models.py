@@ -49,6 +49,7 @@ def model_summary(file: GgufFile) -> ModelSummary:
         run_problem=_problem(lambda: _check_runnable(file)),
         n_expert=_count(file, f"{arch_text}.expert_count"),
         text_faults=text_faults(file.metadata),
+        gives_embeddings=_is_encoder(file),
     )
 
 
@@ -64,6 +65,14 @@ def _check_plannable(file: GgufFile) -> None:
 def _check_runnable(file: GgufFile) -> None:
     check_has_graph(file)
     check_loadable(file)
+
+
+def _is_encoder(file: GgufFile) -> bool:
+    """Whether its graph gives embeddings; a file that cannot be planned has none."""
+    try:
+        return read_model(file).hparams.encoder is not None
+    except UserError:
+        return False
 
 
 def _problem(check: Callable[[], None]) -> str:

@@ -17,11 +17,18 @@ if TYPE_CHECKING:
 
     from engine.core.devices import Unavailable
     from engine.core.options import Options
-    from engine.core.summary import DeviceSummary, ModelSummary, Progress, RunState, RunSummary
+    from engine.core.summary import (
+        DeviceSummary,
+        Embedded,
+        ModelSummary,
+        Progress,
+        RunState,
+        RunSummary,
+    )
     from engine.core.table import PlanSetTable, PlanTable
     from engine.trace.snapshot import TraceSnapshot
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when a message changes; the window refuses an engine of another number."""
 
 
@@ -63,6 +70,14 @@ class StartRun:
 
 
 @dataclass(frozen=True, slots=True)
+class StartEmbed:
+    """Compute the embeddings of a text."""
+
+    request_id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopRun:
     """Stop everything asked for so far: a fetch, a load, a generation, a run that still waits."""
 
@@ -90,8 +105,8 @@ class Shutdown:
     """End the engine's process."""
 
 
-Request = OpenModel | Replan | StartRun | StopRun | ExportTrace | Poll | Shutdown
-REQUESTS = (OpenModel, Replan, StartRun, StopRun, ExportTrace, Poll, Shutdown)
+Request = OpenModel | Replan | StartRun | StartEmbed | StopRun | ExportTrace | Poll | Shutdown
+REQUESTS = (OpenModel, Replan, StartRun, StartEmbed, StopRun, ExportTrace, Poll, Shutdown)
 
 
 # Answers.
@@ -164,6 +179,14 @@ class RunEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbedEnded:
+    """The embeddings of a text, with the sums of the run that gave them."""
+
+    request_id: int
+    embedded: Embedded
+
+
+@dataclass(frozen=True, slots=True)
 class TraceArrived:
     """Spans newer than the poll asked for."""
 
@@ -211,6 +234,7 @@ Answer = (
     | TextEmitted
     | PlanMet
     | RunEnded
+    | EmbedEnded
     | TraceArrived
     | Exported
     | Failed

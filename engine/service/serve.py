@@ -26,6 +26,7 @@ from engine.running import Listeners, out_of_memory
 from engine.service.inbox import Inbox, Job
 from engine.service.messages import (
     PROTOCOL,
+    EmbedEnded,
     EngineReady,
     Exported,
     ExportTrace,
@@ -40,6 +41,7 @@ from engine.service.messages import (
     RunEnded,
     RunStateChanged,
     Shutdown,
+    StartEmbed,
     StartRun,
     StopRun,
     TextEmitted,
@@ -149,6 +151,10 @@ class Server:
                 setup = self._session.setup()
                 run = functools.partial(self._run, request, job.number, setup)
                 self._engine.submit(self._do, request.request_id, run)
+            case StartEmbed():
+                setup = self._session.setup()
+                embed = functools.partial(self._embed, request, job.number, setup)
+                self._engine.submit(self._do, request.request_id, embed)
             case ExportTrace():
                 export = functools.partial(self._export, request)
                 self._engine.submit(self._do, request.request_id, export)
@@ -174,6 +180,11 @@ class Server:
             request.prompt, request.n_predict, chat=request.chat, setup=setup, job=number
         )
         self._pipe.send(RunEnded(request.request_id, summary))
+
+    def _embed(self, request: StartEmbed, number: int, setup: RunSetup) -> None:
+        self._run_id = request.request_id
+        embedded = self._session.embed(request.text, setup=setup, job=number)
+        self._pipe.send(EmbedEnded(request.request_id, embedded))
 
     def _export(self, request: ExportTrace) -> None:
         chrome = request.format is TraceFormat.CHROME

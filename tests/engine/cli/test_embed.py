@@ -5,14 +5,20 @@ import json
 import numpy as np
 import pytest
 
-from engine.cli.embed import embedded_data, print_rows
-from engine.running import Embedded
+from engine.cli.embed import print_rows
+from engine.core.summary import Embedded, RunSummary, StopReason
+from engine.report.embeddings import embedded_data
 from tests.engine.nano import nano
 
 
 def embedded(n_rows, n_embd, pooling):
     rows = np.arange(n_rows * n_embd, dtype=np.float32).reshape(n_rows, n_embd)
-    return Embedded(tuple(range(5)), pooling, rows)
+    summary = RunSummary(
+        prompt="", prompt_tokens=tuple(range(5)), tokens=(), text="",
+        stop_reason=StopReason.LENGTH, prefill_tokens_per_s=0.0, decode_tokens_per_s=0.0,
+        prefill_ns=0, decode_step_ns=(), prompt_plan_id=0, token_plan_id=-1, splits=(), copies=(),
+    )  # fmt: skip
+    return Embedded(pooling, rows, summary)
 
 
 def test_a_pooled_row_has_no_number_and_shows_both_ends(capsys):

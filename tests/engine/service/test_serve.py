@@ -16,6 +16,7 @@ from engine.core.summary import RunState, StopReason
 from engine.errors import ModelError, Stopped
 from engine.service.messages import (
     PROTOCOL,
+    EmbedEnded,
     EngineReady,
     Exported,
     ExportTrace,
@@ -29,6 +30,7 @@ from engine.service.messages import (
     RunEnded,
     RunStateChanged,
     Shutdown,
+    StartEmbed,
     StartRun,
     StopRun,
     TextEmitted,
@@ -37,6 +39,7 @@ from engine.service.messages import (
 )
 from engine.service.serve import failed_answer
 from engine.trace.records import SpanKind
+from tests.engine.encoder import encoder
 from tests.engine.nano import nano, nano_with
 from tests.engine.service.conftest import PATIENCE_S, ROOT
 
@@ -105,6 +108,21 @@ def test_a_run_tells_states_plans_and_text_before_it_ends(opened):
     assert (states[0], states[-1]) == (RunState.PREPARING, RunState.IDLE)
 
 
+def test_a_text_is_embedded_with_its_plan_and_spans(child, tmp_path):
+    child.send(OpenModel(MODEL_ID, encoder(tmp_path), CPU), StartEmbed(RUN_ID, PROMPT))
+
+    assert child.wait_for(ModelOpened).model.gives_embeddings
+    embedded = child.wait_for(EmbedEnded, request_id=RUN_ID).embedded
+    child.send(Poll(0))
+    steps = child.wait_for(TraceArrived).snapshot.of_kind(SpanKind.STEP)
+
+    states = [a.state for a in child.answers if isinstance(a, RunStateChanged)]
+    met = [a.plan.plan_id for a in child.answers if isinstance(a, PlanMet)]
+    assert (embedded.pooling, embedded.rows.shape) == ("cls", (1, 256))
+    assert met == [embedded.summary.prompt_plan_id] == steps["plan_id"].tolist()
+    assert states == [RunState.PREPARING, RunState.PROMPT, RunState.IDLE]
+
+
 def test_a_poll_gives_what_is_newer_than_the_last_one(opened):
     opened.send(StartRun(RUN_ID, PROMPT, 3, chat=False))
     opened.wait_for(RunEnded)
@@ -137,6 +155,7 @@ def test_a_trace_is_written_where_that_is_possible(opened, tmp_path):
         (OpenModel(OTHER_ID, "/nowhere.gguf"), "nowhere.gguf"),
         (Replan(OTHER_ID, replace(CPU, devices=("GPU7",))), "no device GPU7"),
         (StartRun(OTHER_ID, "a" * 600, 1, chat=False), "prompt is too long"),
+        (StartEmbed(OTHER_ID, "a"), "gives no embeddings"),
         (ExportTrace(OTHER_ID, ROOT / "x"), "no trace yet"),
     ],
     ids=lambda value: type(value).__name__,
