@@ -92,6 +92,17 @@ def load(b: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     return b.load(pointer(b, address, kind), align=1)
 
 
+def prefetch(b: ir.IRBuilder, address: ir.Value) -> None:
+    """Ask for the cache line of an address that may be read soon; no address is too far."""
+    place = pointer(b, address, ir.IntType(8))
+    kinds = [place.type, _I32, _I32, _I32]
+    function = _CGUTILS.get_or_insert_function(
+        b.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
+    )
+    is_read, stays, is_data = _I32(0), _I32(3), _I32(1)
+    b.call(function, [place, is_read, stays, is_data])
+
+
 def half_to_float(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
     """Vector of i16 bits of f16 as f32, exactly."""
     n = bits.type.count

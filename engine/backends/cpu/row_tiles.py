@@ -27,6 +27,7 @@ from engine.backends.cpu.codegen import (
     load,
     multiply_add,
     pointer,
+    prefetch,
     strided,
     variable,
 )
@@ -58,6 +59,13 @@ _NIBBLES_AT = {KIND_Q4_0: 2, KIND_Q4_1: 4, KIND_Q5_0: 6, KIND_Q5_1: 8, KIND_MXFP
 
 ROW_TILE = GROUP_ROWS
 """Rows that one column is multiplied with at once, so that sums do not wait for one another."""
+
+AHEAD = 4096
+"""Bytes of weights between what is read and what is asked for.
+
+Rows of a tile lie side by side, but the processor sees ROW_TILE short streams and asks for little
+on its own: from memory, 7 instead of 12 GB/s.
+"""
 
 COLUMN_TILE = 4 if LANES == 16 else 2
 """Columns that rows are multiplied with at once, so that they are decoded once."""
@@ -152,6 +160,8 @@ class _Tile:
             [b.add(b.add(start, here), b.mul(self.stride, _I64(i))) for start in self.starts]
             for i in range(n)
         ]
+        for place in places[0]:
+            prefetch(b, at(b, place, AHEAD))
         scales = self._scales([place for row in places for place in row])
         weights = [
             [

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from llvmlite import ir
 from numba import types
 
+from engine.backend.host_buffer import CACHE_LINE
 from engine.backends.cpu.codegen import (
     LANES,
     Emit,
@@ -23,10 +24,11 @@ from engine.backends.cpu.codegen import (
     indices,
     load,
     multiply_add,
+    prefetch,
     strided,
     variable,
 )
-from engine.backends.cpu.row_tiles import store_sums, sum_of_lanes, tile_rows
+from engine.backends.cpu.row_tiles import AHEAD, store_sums, sum_of_lanes, tile_rows
 from engine.backends.cpu.simd import define
 from engine.backends.cpu.tiles import BLOCK
 
@@ -49,14 +51,17 @@ AddBlock = Callable[[ir.IRBuilder, list[ir.Value], ir.Value, ir.Value], None]
 """(builder, places, x, pairs): writes what one super-block of each row adds."""
 
 
-def _over_blocks(b: ir.IRBuilder, a: list[ir.Value], add: AddBlock) -> None:
-    """Call `add` with the addresses of each super-block and of its part of the column."""
+def _over_blocks(b: ir.IRBuilder, a: list[ir.Value], n_bytes: int, add: AddBlock) -> None:
+    """Call `add` with the addresses of each super-block, `n_bytes` long, and of its column part."""
     w, row_stride, block_stride, n_rows, x, n_blocks, _ = a
     pairs = b.add(x, b.mul(n_blocks, _I64(BLOCK)))
     starts = [strided(b, w, row, row_stride) for row in tile_rows(b, n_rows)]
     with counting(b, b.sdiv(n_blocks, _I64(BLOCKS))) as block:
         here = b.mul(block, block_stride)
         places = [b.add(start, here) for start in starts]
+        for place in places:
+            for line in range(0, n_bytes, CACHE_LINE):
+                prefetch(b, at(b, place, AHEAD + line))
         x_here = b.add(x, b.mul(block, _I64(BLOCKS * BLOCK)))
         add(b, places, x_here, b.add(pairs, b.mul(block, _I64(BLOCKS * 8))))
 
@@ -130,7 +135,7 @@ def _row_tile_mins(fifth_at: int, nibbles_at: int) -> Emit:
             for part, total in zip(parts, totals, strict=True):
                 b.store(b.fadd(b.load(total), part), total)
 
-        _over_blocks(b, a, add)
+        _over_blocks(b, a, nibbles_at + 128, add)
         sums = [
             b.fsub(sum_of_lanes(b, b.load(total)), sum_of_lanes(b, b.load(low)))
             for total, low in zip(totals, lows, strict=True)
@@ -176,7 +181,7 @@ def _row_tile_q6_k(b: ir.IRBuilder, a: list[ir.Value]) -> None:
             factor = broadcast(b, _halfs(b, at(b, place, 208), 1)[0], LANES)
             b.store(multiply_add(b, [part, factor, b.load(total)]), total)
 
-    _over_blocks(b, a, add)
+    _over_blocks(b, a, 210, add)
     store_sums(b, [sum_of_lanes(b, b.load(total)) for total in totals], a[6], a[3])
 
 
