@@ -289,12 +289,12 @@ class Running:
         with self._computing(setup, partial(check_writes, n_tokens)) as context:
             _check_tokens(tokens, context.planner.hparams.n_vocab)
             logits = context.decode(start, StepKind.PROMPT)
-            steps, seen = [], [logits]
+            steps, seen = [], [logits.copy()]
             for i_token, token in enumerate(tokens):
                 steps.append(ScoreStep(token, int(np.argmax(logits)), gap(logits, token)))
                 if i_token + 1 < len(tokens):
                     logits = context.decode([token], StepKind.TOKEN)
-                    seen.append(logits)
+                    seen.append(logits.copy())
         return ScoreResult(tuple(start), tuple(steps), tuple(seen))
 
     def embed(self, setup: RunSetup, text: str, *, job: int) -> Embedded:

@@ -47,13 +47,16 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """Start and end of each computed node, host monotonic clock, one row a node of the split.
+    """Start and end of each computed node of a split, host monotonic clock.
 
-    Skipped nodes (views) have end 0.
+    `nodes` are those nodes by their index in the split, ascending; views are not among them.
+    `error_ns` is how far off times may be because they come from another clock.
     """
 
+    nodes: npt.NDArray[np.int64]
     start_ns: npt.NDArray[np.int64]
     end_ns: npt.NDArray[np.int64]
+    error_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

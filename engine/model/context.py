@@ -149,8 +149,9 @@ class ModelContext:
     def decode(self, tokens: Sequence[int], kind: StepKind) -> Logits:
         """Logits after the last of `tokens`, which continue what was decoded before.
 
-        Splits them into ubatches. Raises ModelError when the context is full, Stopped when asked
-        to: the tokens of finished ubatches stay in the cache.
+        They are the graph's own memory where the host can read that: the next batch overwrites
+        them. Splits tokens into ubatches. Raises ModelError when the context is full, Stopped when
+        asked to: the tokens of finished ubatches stay in the cache.
         """
         if self.n_past + len(tokens) > self.planner.n_ctx:
             raise ModelError(
@@ -172,7 +173,7 @@ class ModelContext:
         """
         self.clear()
         rows = self._decode_ubatch(tokens, StepKind.PROMPT)
-        return rows.reshape(-1, self.planner.hparams.n_embd)
+        return rows.reshape(-1, self.planner.hparams.n_embd).copy()
 
     def _decode_ubatch(self, tokens: Sequence[int], kind: StepKind) -> Logits:
         start_ns = time.monotonic_ns()
@@ -240,9 +241,13 @@ class ModelContext:
             place.buffer.set_tensor(place.offset, value.reshape(-1).view(np.uint8))
 
     def _read_result(self, ready: ReadyGraph) -> Logits:
-        logits = np.empty(ready.planned.built.logits.n_elems, np.float32)
+        n_elems, place = ready.planned.built.logits.n_elems, ready.logits_place
         backend = self._backends[ready.logits_backend_id]
-        backend.get_tensor_async(ready.logits_place, logits.view(np.uint8))
+        if place.buffer.host is not None:
+            backend.synchronize()
+            return place.buffer.host[place.offset : place.offset + 4 * n_elems].view(np.float32)
+        logits = np.empty(n_elems, np.float32)
+        backend.get_tensor_async(place, logits.view(np.uint8))
         backend.synchronize()
         return logits
 

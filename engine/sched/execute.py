@@ -87,7 +87,7 @@ class SplitRunner:
 
     def _compute(self, split: Split, graph: SplitGraph, first_node: int) -> None:
         event = self.backends[split.backend_id].graph_compute(graph)
-        self._record_split(event, split, range(first_node, first_node + len(graph.nodes)))
+        self._record_split(event, split, first_node)
 
     def _compute_in_pieces(self, split: Split, callback: EvalCallback) -> None:
         """Compute up to each wanted node and show it; a refusal leaves out the rest of the split.
@@ -232,17 +232,17 @@ class SplitRunner:
         assert host is not None, tensor
         return host[spot.offset : spot.offset + tensor.n_bytes]
 
-    def _record_split(self, event: Event, split: Split, nodes: range) -> None:
+    def _record_split(self, event: Event, split: Split, first_node: int) -> None:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         expected = recorder.expect()
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
             if done.nodes is not None:
-                node_ids = np.arange(nodes.start, nodes.stop, dtype=np.int32)
+                times = done.nodes
                 recorder.node_spans(
-                    split.backend_id, plan_id, step, node_ids,
-                    done.nodes.start_ns, done.nodes.end_ns,
+                    split.backend_id, plan_id, step, first_node + times.nodes,
+                    times.start_ns, times.end_ns, error_ns=times.error_ns,
                 )  # fmt: skip
             recorder.span(
                 SpanKind.SPLIT, split.backend_id, plan_id, split.id, step,

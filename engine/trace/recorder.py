@@ -79,6 +79,8 @@ class Recorder:
         self._n_spans = 0
         self._n_appends = 0
         self._bulk_ns = 0
+        self._node_error_ns = 0
+        self._templates: dict[tuple[int, int, int, int], Spans] = {}
         self._lost = 0
 
     @property
@@ -145,21 +147,37 @@ class Recorder:
         lane: int,
         plan_id: int,
         step: int,
-        node_ids: npt.ArrayLike,
+        node_ids: npt.NDArray[np.int64],
         start_ns: npt.NDArray[np.int64],
         end_ns: npt.NDArray[np.int64],
+        *,
+        error_ns: int = 0,
     ) -> None:
-        """Record the nodes of a split at once; rows whose end is 0 were skipped and are left out.
+        """Record the nodes of a split at once.
 
-        node_ids: node ids inside the plan, one for each row of `start_ns` and `end_ns`.
+        node_ids: node ids inside the plan, one for each row of `start_ns` and `end_ns`. Of one lane
+        and plan, as many ids from the same one on are always the same ids.
+        error_ns: how far off the times may be; a snapshot carries the largest.
         """
         started_ns = self._clock()
-        spans = _node_rows(lane, plan_id, step, np.asarray(node_ids), start_ns, end_ns)
         with self._lock:
+            spans = self._template(lane, plan_id, node_ids)
+            spans["step"] = step
+            spans["start_ns"] = start_ns
+            spans["end_ns"] = end_ns
             n_kept = min(len(spans), max(0, self.capacity - self._n_spans))
             self._lost += len(spans) - n_kept
             self._put(spans[:n_kept])
+            self._node_error_ns = max(self._node_error_ns, error_ns)
             self._bulk_ns += self._clock() - started_ns
+
+    def _template(self, lane: int, plan_id: int, node_ids: npt.NDArray[np.int64]) -> Spans:
+        """Rows of these nodes, all but times and step: a split comes with every token again."""
+        key = (lane, plan_id, int(node_ids[0]) if len(node_ids) else 0, len(node_ids))
+        spans = self._templates.get(key)
+        if spans is None:
+            spans = self._templates[key] = _node_rows(lane, plan_id, node_ids)
+        return spans
 
     def mark(self, text: str) -> None:
         """Record that something happened now."""
@@ -195,6 +213,7 @@ class Recorder:
                 seq=self._seq,
                 epoch=self._epoch,
                 overhead_ns=self._bulk_ns + round(self._n_appends * self._append_ns),
+                node_error_ns=self._node_error_ns,
             )
 
     def _chunks_after(self, n_spans: int) -> tuple[Spans, ...]:
@@ -234,23 +253,12 @@ class Recorder:
         return cost_ns
 
 
-def _node_rows(
-    lane: int,
-    plan_id: int,
-    step: int,
-    node_ids: npt.NDArray[np.int64],
-    start_ns: npt.NDArray[np.int64],
-    end_ns: npt.NDArray[np.int64],
-) -> Spans:
-    computed = end_ns != 0
-    spans = np.zeros(int(np.count_nonzero(computed)), SPAN_DTYPE)
+def _node_rows(lane: int, plan_id: int, node_ids: npt.NDArray[np.int64]) -> Spans:
+    spans = np.zeros(len(node_ids), SPAN_DTYPE)
     spans["kind"] = SpanKind.NODE
     spans["lane"] = lane
     spans["peer"] = _NO_PEER
     spans["plan_id"] = plan_id
-    spans["index"] = node_ids[computed]
-    spans["step"] = step
-    spans["start_ns"] = start_ns[computed]
-    spans["end_ns"] = end_ns[computed]
+    spans["index"] = node_ids
     spans["first_expert"], spans["last_expert"] = NO_EXPERTS
     return spans

@@ -23,7 +23,8 @@ class TraceSnapshot:
     Spans may arrive out of time order, since drivers report from their own threads:
     `sorted_by_start` puts them in order. `epoch` counts how often the recorder was cleared;
     `lost` counts spans that found the recorder full in this epoch. `overhead_ns` is an estimate of
-    the time that recording itself took in this epoch.
+    the time that recording itself took in this epoch. `node_error_ns` is how far off, at most,
+    times of nodes are because they come from another clock.
     """
 
     chunks: tuple[Spans, ...] = ()
@@ -33,6 +34,7 @@ class TraceSnapshot:
     seq: int = 0
     epoch: int = 0
     overhead_ns: int = 0
+    node_error_ns: int = 0
 
     @property
     def n_spans(self) -> int:
@@ -66,6 +68,7 @@ def extend(older: TraceSnapshot, newer: TraceSnapshot) -> TraceSnapshot:
         seq=newer.seq,
         epoch=newer.epoch,
         overhead_ns=newer.overhead_ns,
+        node_error_ns=newer.node_error_ns,
     )
 
 

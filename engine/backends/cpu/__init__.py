@@ -11,7 +11,8 @@ writer       rows while they are collected, and the scratch memory they share
 layout       where a row keeps what
 backend      CpuBackend: the command stream
 threads      ThreadPool: worker threads that wait in native code
-interpreter  the walk over the table, barrier, stop word, clock
+interpreter  the walk over the table, barrier, stop word, ticks
+ticks        ticks of rows as times of the host's clock
 jit          how kernels are compiled and cached
 codegen      pieces of LLVM code
 simd         vector types and the operations kernels are written with

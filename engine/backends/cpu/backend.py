@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
 from engine.backends.cpu.jit import compile_helper
 from engine.backends.cpu.kernels.catalog import warm_up
 from engine.backends.cpu.table import Program, build_program
 from engine.backends.cpu.threads import ThreadPool
+from engine.backends.cpu.ticks import host_times
 from engine.errors import DeviceError, Stopped
 
 if TYPE_CHECKING:
@@ -56,8 +55,9 @@ class CpuBackend(Backend):
         """Compute the nodes; the event carries the time of each."""
         program = self._program_of(graph)
         start_ns = time.monotonic_ns()
-        if program.n_rows:
-            self._run(graph, program)
+        if not program.n_rows:
+            return DoneEvent(Completion(start_ns, start_ns))
+        self._run(graph, program)
         end_ns = time.monotonic_ns()
         return DoneEvent(Completion(start_ns, end_ns, _node_times(program)))
 
@@ -116,8 +116,6 @@ def _compile_interpreter() -> None:
 
 
 def _node_times(program: Program) -> NodeTimes:
-    """Rows to nodes; nodes without rows have start and end 0."""
-    has_rows = program.end_row > 0
-    start_ns = np.where(has_rows, program.ticks[program.first_row], 0)
-    end_ns = np.where(has_rows, program.ticks[program.end_row], 0)
-    return NodeTimes(start_ns, end_ns)
+    times = host_times(program.ticks)
+    first, end = program.first_row, program.end_row
+    return NodeTimes(program.computed, times.ns[first], times.ns[end], times.error_ns)

@@ -16,7 +16,7 @@ from engine.backends.cpu.simd import IntOperation, define, load_i64, store_i64
 N_ROWS = 0
 TABLE = 8
 TICKS = 16
-"""Address of n_rows + 1 clock readings: row i ran from tick i to tick i + 1."""
+"""Address of n_rows + 1 readings, row i ran from tick i to tick i + 1; then see ticks.py."""
 STOP_WORD = 24
 """Address of the word that a person's stop sets; 0 for none."""
 CLOCK = 32
@@ -24,6 +24,8 @@ CLOCK = 32
 CLOCK_ID = 40
 YIELD = 48
 """Address of a function that gives up the processor."""
+COUNTS = 56
+"""Whether ticks are the processor's counter; else they are the clock itself."""
 ARRIVED = 64
 GENERATION = 128
 """Barriers passed so far."""
@@ -47,6 +49,8 @@ BAD_STATUS = 2
 
 SPINS = 20
 """Pauses before a waiting thread starts to give up its processor: a hog then costs little."""
+FINE_NS, TRIES = 1_000, 8
+"""A tick and the clock are read again, so many times, while that takes longer."""
 PARK_AFTER_NS = 100_000
 """How long a worker waits for the next split before it sleeps."""
 
@@ -67,6 +71,12 @@ def _read_clock(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     return b.add(b.mul(seconds, _I64(1_000_000_000)), rest)
 
 
+def _read_counter(b: ir.IRBuilder, _a: list[ir.Value]) -> ir.Value:
+    if "x86" not in b.module.triple:
+        return _I64(0)
+    return call_llvm(b, "llvm.readcyclecounter", _I64, [])
+
+
 def _give_way(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     b.call(pointer(b, a[0], ir.FunctionType(_I32, [])), [])
 
@@ -79,6 +89,7 @@ def _pause(b: ir.IRBuilder, _a: list[ir.Value]) -> None:
 
 call_kernel: IntOperation = define(_call_kernel, types.int64, *[types.int64] * 4)
 read_clock: IntOperation = define(_read_clock, types.int64, types.int64, types.int64, types.int64)
+read_counter: IntOperation = define(_read_counter, types.int64)
 give_way = define(_give_way, types.void, types.int64)
 pause = define(_pause, types.void)
 atomic_add: IntOperation = define(
@@ -150,14 +161,38 @@ def halt(control: int, i_row: int, nth: int) -> None:
 
 
 @helper
+def now(control: int) -> int:
+    """A tick."""
+    if load_i64(control + COUNTS) != 0:
+        return read_counter()
+    return read_clock(load_i64(control + CLOCK), load_i64(control + CLOCK_ID), control + TIMESPEC)
+
+
+@helper
+def anchor(control: int, tick: int, place: int) -> None:
+    """Read a tick into `tick`, and at `place` the clock before and behind it."""
+    clock, clock_id = load_i64(control + CLOCK), load_i64(control + CLOCK_ID)
+    for _ in range(TRIES):
+        before_ns = read_clock(clock, clock_id, control + TIMESPEC)
+        store_i64(tick, now(control))
+        after_ns = read_clock(clock, clock_id, control + TIMESPEC)
+        store_i64(place, before_ns)
+        store_i64(place + 8, after_ns)
+        if after_ns - before_ns <= FINE_NS:
+            return
+
+
+@helper
 def lead(control: int, nth: int) -> int:
-    """Thread 0's walk: run rows, read the clock, look at the stop word between rows."""
+    """Thread 0's walk: run rows, read ticks, look at the stop word between rows."""
     n_rows, table = load_i64(control + N_ROWS), load_i64(control + TABLE)
-    ticks, clock = load_i64(control + TICKS), load_i64(control + CLOCK)
-    clock_id = load_i64(control + CLOCK_ID)
+    ticks = load_i64(control + TICKS)
+    anchors = ticks + 8 * (n_rows + 1)
+    anchor(control, ticks, anchors)
     for i_row in range(n_rows):
         row = table + i_row * ROW_BYTES
-        store_i64(ticks + 8 * i_row, read_clock(clock, clock_id, control + TIMESPEC))
+        if i_row > 0:
+            store_i64(ticks + 8 * i_row, now(control))
         flags = load_i64(row + FLAGS)
         n_threads = nth
         if flags & PARALLEL == 0:
@@ -171,7 +206,7 @@ def lead(control: int, nth: int) -> int:
             return STOPPED
         if nth > 1 and flags & BARRIER != 0:
             meet(control, nth)
-    store_i64(ticks + 8 * n_rows, read_clock(clock, clock_id, control + TIMESPEC))
+    anchor(control, ticks + 8 * n_rows, anchors + 16)
     return DONE
 
 

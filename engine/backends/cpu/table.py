@@ -12,6 +12,7 @@ from engine.backend.host_buffer import CACHE_LINE, aligned_bytes
 from engine.backends.cpu import layout
 from engine.backends.cpu.kernels.catalog import KERNELS
 from engine.backends.cpu.lowering import lower
+from engine.backends.cpu.ticks import new_ticks
 from engine.backends.cpu.writer import Row, Writer
 from engine.core.ops import EMPTY_OPS, Op
 
@@ -26,12 +27,14 @@ if TYPE_CHECKING:
 class Program:
     """A split, compiled: the table, its scratch memory, and which rows belong to which node.
 
-    `first_row` and `end_row` have one entry a node; a node without rows has end 0.
+    `computed` are the nodes that have rows, by their index in the split; `first_row` and `end_row`
+    have one entry for each.
     """
 
     table: npt.NDArray[np.int64]
     scratch: Bytes
     ticks: npt.NDArray[np.int64]
+    computed: npt.NDArray[np.int64]
     first_row: npt.NDArray[np.int64]
     end_row: npt.NDArray[np.int64]
     row_nodes: tuple[int, ...]
@@ -49,7 +52,7 @@ def build_program(graph: SplitGraph, n_threads: int) -> Program:
     for i_node, node in enumerate(graph.nodes):
         if node.op not in EMPTY_OPS and not _computes_nothing(node):
             lower(writer, i_node, node)
-    return _assemble(writer, len(graph.nodes), n_threads)
+    return _assemble(writer, n_threads)
 
 
 def _computes_nothing(node: Tensor) -> bool:
@@ -57,7 +60,7 @@ def _computes_nothing(node: Tensor) -> bool:
     return writes.n_elems == 0
 
 
-def _assemble(writer: Writer, n_nodes: int, n_threads: int) -> Program:
+def _assemble(writer: Writer, n_threads: int) -> Program:
     """Words from rows, with scratch memory laid out."""
     rows = writer.rows
     shared, own_at = _lay_out(writer.shared_bytes)
@@ -71,14 +74,13 @@ def _assemble(writer: Writer, n_nodes: int, n_threads: int) -> Program:
         table[i_row, layout.OWN // 8] = base + own_at
         table[i_row, layout.OWN_BYTES // 8] = own_bytes
         table[i_row, layout.FLAGS // 8] = _flags(rows, i_row)
-    first_row, end_row = _rows_of_nodes(rows, n_nodes)
+    row_nodes = tuple(row.i_node for row in rows)
     return Program(
         table,
         scratch,
-        np.zeros(len(rows) + 1, dtype=np.int64),
-        first_row,
-        end_row,
-        tuple(row.i_node for row in rows),
+        new_ticks(len(rows)),
+        *_rows_of_nodes(row_nodes),
+        row_nodes,
         n_threads,
     )
 
@@ -114,11 +116,9 @@ def _flags(rows: list[Row], i_row: int) -> int:
 
 
 def _rows_of_nodes(
-    rows: list[Row], n_nodes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    first, end = np.zeros(n_nodes, dtype=np.int64), np.zeros(n_nodes, dtype=np.int64)
-    for i_row in reversed(range(len(rows))):
-        i_node = rows[i_row].i_node
-        first[i_node] = i_row
-        end[i_node] = max(end[i_node], i_row + 1)
-    return first, end
+    row_nodes: tuple[int, ...],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Nodes with rows, the first row of each and the one behind its last."""
+    nodes = np.asarray(row_nodes, dtype=np.int64)
+    computed, first = np.unique(nodes, return_index=True)
+    return computed, first, np.append(first[1:], len(nodes))[: len(first)]

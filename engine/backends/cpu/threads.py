@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.backend.host_buffer import aligned_bytes
 from engine.backends.cpu import interpreter
+from engine.backends.cpu.ticks import has_steady_counter
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class ThreadPool:
         self._set(interpreter.CLOCK, system.clock)
         self._set(interpreter.CLOCK_ID, system.clock_id)
         self._set(interpreter.YIELD, system.give_way)
+        self._set(interpreter.COUNTS, int(has_steady_counter()))
 
     def set_stop_word(self, address: int) -> None:
         """Address of an int64 that is looked at between rows; 0 for none."""

@@ -84,6 +84,7 @@ def run_args(meta: TraceMeta, snapshot: TraceSnapshot, origin_ns: int) -> dict[s
         "clock_origin_ns": origin_ns,
         "lost_spans": snapshot.lost,
         "recorder_overhead_ns": snapshot.overhead_ns,
+        "node_times_off_by_at_most_ns": snapshot.node_error_ns,
     }
     return args
 

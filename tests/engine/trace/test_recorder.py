@@ -45,7 +45,7 @@ def test_what_is_no_run_of_experts_says_so():
     rec = recorder()
 
     rec.span(SpanKind.COPY, 0, 0, 0, 0, 1, 2)
-    rec.node_spans(3, 1, 5, [10], np.array([100]), np.array([110]))
+    rec.node_spans(3, 1, 5, np.array([10]), np.array([100]), np.array([110]))
 
     spans = rec.snapshot().spans()
     assert spans["first_expert"].tolist() == [-1, -1]
@@ -90,10 +90,10 @@ def test_what_was_expected_before_a_clear_is_not_waited_for_nor_counted_when_it_
     assert not rec.is_settled
 
 
-def test_nodes_come_in_bulk_and_skipped_ones_are_left_out():
+def test_nodes_come_in_bulk():
     rec = recorder()
 
-    rec.node_spans(3, 1, 5, [10, 11, 12], np.array([100, 0, 120]), np.array([110, 0, 130]))
+    rec.node_spans(3, 1, 5, np.array([10, 12]), np.array([100, 120]), np.array([110, 130]))
 
     spans = rec.snapshot().spans()
     assert spans["index"].tolist() == [10, 12]
@@ -103,6 +103,29 @@ def test_nodes_come_in_bulk_and_skipped_ones_are_left_out():
     assert set(spans["lane"].tolist()) == {3}
     assert set(spans["step"].tolist()) == {5}
     assert set(spans["peer"].tolist()) == {255}
+
+
+def test_nodes_of_the_next_token_change_nothing_that_was_recorded():
+    rec, ids = recorder(), np.array([10, 12])
+
+    rec.node_spans(3, 1, 5, ids, np.array([100, 120]), np.array([110, 130]))
+    rec.node_spans(3, 1, 6, ids, np.array([200, 220]), np.array([210, 230]))
+    rec.node_spans(3, 2, 7, ids + 1, np.array([300, 320]), np.array([310, 330]))
+
+    spans = rec.snapshot().spans()
+    assert spans["index"].tolist() == [10, 12, 10, 12, 11, 13]
+    assert spans["plan_id"].tolist() == [1, 1, 1, 1, 2, 2]
+    assert spans["step"].tolist() == [5, 5, 6, 6, 7, 7]
+    assert spans["start_ns"].tolist() == [100, 120, 200, 220, 300, 320]
+
+
+def test_a_snapshot_tells_the_largest_error_of_node_times():
+    rec, ids, times = recorder(), np.array([1]), np.array([5])
+
+    for error_ns in (20, 90, 30):
+        rec.node_spans(0, 0, 0, ids, times, times, error_ns=error_ns)
+
+    assert rec.snapshot().node_error_ns == 90
 
 
 def test_a_snapshot_since_the_last_one_has_only_the_new_records():
@@ -175,7 +198,7 @@ def test_spans_beyond_the_capacity_are_counted_as_lost():
     rec = recorder(capacity=3)
 
     add(rec, 4)
-    rec.node_spans(0, 0, 0, [7, 8], np.array([1, 2]), np.array([2, 3]))
+    rec.node_spans(0, 0, 0, np.array([7, 8]), np.array([1, 2]), np.array([2, 3]))
 
     assert rec.lost == 3
     assert rec.snapshot().lost == 3
@@ -186,7 +209,7 @@ def test_a_bulk_that_half_fits_is_kept_up_to_the_capacity():
     rec = recorder(capacity=3)
     add(rec, 1)
 
-    rec.node_spans(0, 0, 0, [7, 8, 9], np.array([1, 2, 3]), np.array([2, 3, 4]))
+    rec.node_spans(0, 0, 0, np.array([7, 8, 9]), np.array([1, 2, 3]), np.array([2, 3, 4]))
 
     assert rec.snapshot().spans()["index"].tolist() == [0, 7, 8]
     assert rec.lost == 1
@@ -244,7 +267,7 @@ def test_overhead_grows_with_what_is_recorded():
     add(rec, 1000)
     single = rec.snapshot().overhead_ns
 
-    rec.node_spans(0, 0, 0, [1], np.array([1]), np.array([2]))
+    rec.node_spans(0, 0, 0, np.array([1]), np.array([1]), np.array([2]))
 
     assert empty == 0
     assert single > 0
