@@ -52,7 +52,7 @@ class Listeners:
     """Whom a run tells; each is called on the thread that runs."""
 
     on_progress: Callable[[Progress], None] = lambda _: None
-    on_plan: Callable[[PlanTable], None] = lambda _: None
+    on_plan: Callable[[PlanTable], None] | None = None
     on_text: Callable[[str], None] = lambda _: None
     on_state: Callable[[RunStatus], None] = lambda _: None
 
@@ -92,7 +92,8 @@ class Running:
         plan_ids: Iterator[int],
     ) -> None:
         self.recorder = Recorder()
-        self.met_plans: dict[int, PlanTable] = {}
+        self._met: dict[int, Plan] = {}
+        self._tables: dict[int, PlanTable] = {}
         self._machine = machine
         self._plan_ids = plan_ids
         self._stop = stop
@@ -151,9 +152,24 @@ class Running:
         return context
 
     def _remember_plan(self, plan: Plan) -> None:
-        table = table_of(plan)
-        self.met_plans[plan.plan_id] = table
-        self._listeners.on_plan(table)
+        self._met[plan.plan_id] = plan
+        if self._listeners.on_plan is not None:
+            self._listeners.on_plan(self._table_of(plan))
+
+    @property
+    def met_plans(self) -> dict[int, PlanTable]:
+        """The plans that the last run met, by plan_id; their tables are made when asked for."""
+        return {plan_id: self._table_of(plan) for plan_id, plan in self._met.items()}
+
+    def _table_of(self, plan: Plan) -> PlanTable:
+        if plan.plan_id not in self._tables:
+            self._tables[plan.plan_id] = table_of(plan)
+        return self._tables[plan.plan_id]
+
+    def _forget_met(self) -> None:
+        """Begin a run, which may meet plans of the last one again: tables of those are kept."""
+        self._tables = {i: table for i, table in self._tables.items() if i in self._met}
+        self._met.clear()
 
     def drop(self) -> None:
         """Release the model's memory and streams."""
@@ -193,7 +209,7 @@ class Running:
         context = self.prepare(setup, check)
         context.clear()
         context.forget_graph()
-        self.met_plans.clear()
+        self._forget_met()
         self.recorder.clear()
         self._last_setup = setup
         with self._follow_lock:

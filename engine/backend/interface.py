@@ -50,13 +50,12 @@ class NodeTimes:
     """Start and end of each computed node of a split, host monotonic clock.
 
     `nodes` are those nodes by their index in the split, ascending; views are not among them.
-    `error_ns` is how far off times may be because they come from another clock.
+    `read` gives their starts, their ends, and how far off these may be because they come from
+    another clock. It may be called later, once or often, on any thread.
     """
 
     nodes: npt.NDArray[np.int64]
-    start_ns: npt.NDArray[np.int64]
-    end_ns: npt.NDArray[np.int64]
-    error_ns: int = 0
+    read: Callable[[], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]]
 
 
 @dataclass(frozen=True, slots=True)

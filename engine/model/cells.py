@@ -47,6 +47,18 @@ class CacheCells:
         that are left have no gap.
         """
         self._drop_from(first)
+        self._reconsider_head(n_tokens)
+        if self._is_free_ahead(n_tokens):
+            cells = np.arange(self._head, self._head + n_tokens)
+            self._positions[self._head : self._head + n_tokens] = np.arange(first, first + n_tokens)
+            self._take_new(n_tokens, self._head + n_tokens)
+        else:
+            cells = self._take_any(first, n_tokens)
+        self._head, self._next = int(cells[-1]) + 1, first + n_tokens
+        return cells
+
+    def _take_any(self, first: int, n_tokens: int) -> Integers:
+        """Cells here and there, some of them perhaps of tokens that left the window."""
         cells = self._free_cells(first, n_tokens)
         highest_lost = int(self._positions[cells].max())
         self._positions[cells] = np.arange(first, first + n_tokens)
@@ -55,28 +67,36 @@ class CacheCells:
             self._positions[~kept] = EMPTY
             self._count()
         else:
-            self._n_taken += n_tokens
-            self._end = max(self._end, int(cells.max()) + 1)
-        self._head, self._next = int(cells[-1]) + 1, first + n_tokens
+            self._take_new(n_tokens, int(cells.max()) + 1)
         return cells
+
+    def _take_new(self, n_tokens: int, end: int) -> None:
+        """Count cells that were empty."""
+        self._n_taken += n_tokens
+        self._end = max(self._end, end)
 
     def hidden(self, first: int, n_tokens: int, n_kv: int) -> npt.NDArray[np.bool_]:
         """[n_tokens, n_kv]: whether the token at each position from `first` on sees a cell not."""
-        there = self._positions[:n_kv]
-        asking = np.arange(first, first + n_tokens)[:, None]
-        hidden: npt.NDArray[np.bool_] = (there == EMPTY) | (there > asking)
+        # As unsigned numbers an empty cell lies behind every position.
+        there = self._positions[:n_kv].view(np.uint64)
+        asking = np.arange(first, first + n_tokens, dtype=np.uint64)[:, None]
+        hidden: npt.NDArray[np.bool_] = there > asking
         if self.part.window is not None:
-            hidden |= self.part.window.hides(there, asking)
+            hidden |= self.part.window.hides(there.view(np.int64), asking.view(np.int64))
         return hidden
+
+    def _reconsider_head(self, n_tokens: int) -> None:
+        """With many free cells before the head, fill those first."""
+        if self._head > self._n_taken + 2 * n_tokens:
+            self._head = 0
+
+    def _is_free_ahead(self, n_tokens: int) -> bool:
+        """Whether the next cells are all empty."""
+        ahead = self._positions[self._head : self._head + n_tokens]
+        return ahead.size == n_tokens and bool((ahead == EMPTY).all())
 
     def _free_cells(self, first: int, n_tokens: int) -> Integers:
         """The first free cells from the head on, around the end of the cache."""
-        # Many free cells before the head: fill those first.
-        if self._head > self._n_taken + 2 * n_tokens:
-            self._head = 0
-        ahead = self._positions[self._head : self._head + n_tokens]
-        if ahead.size == n_tokens and bool((ahead == EMPTY).all()):
-            return np.arange(self._head, self._head + n_tokens)
         free = self._positions == EMPTY
         if self.part.window is not None:
             free |= self.part.window.hides(self._positions, first)

@@ -6,7 +6,6 @@ Source: SCHED.md 9. One thread uses it: the engine's.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,8 @@ from engine.model.loader import (
     load_weights,
 )
 from engine.model.meta_device import check_runs
-from engine.sched.scheduler import AllocatedGraph, Scheduler
+from engine.model.ready_graphs import ReadyGraph, ReadyGraphs, ready_graph
+from engine.sched.scheduler import Scheduler
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from engine.core.summary import OnProgress, StopAsked
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
-    from engine.model.planning import ModelPlanner, PlannedGraph
+    from engine.model.planning import ModelPlanner
     from engine.sched.execute import EvalCallback
     from engine.trace.recorder import Recorder
 
@@ -45,18 +45,8 @@ Logits = npt.NDArray[np.float32]
 Embeddings = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadyGraph:
-    """A planned and allocated graph, kept while the same shape comes again."""
-
-    planned: PlannedGraph
-    allocated: AllocatedGraph
-    logits_backend_id: int
-    logits_place: Place
-
-
 class ModelContext:
-    """A model on its devices. `on_plan` is told of each batch shape once, when it is planned."""
+    """A model on its devices. `on_plan` is told of each plan that a run meets, once."""
 
     def __init__(
         self,
@@ -81,6 +71,8 @@ class ModelContext:
         self._stop_asked = stop_asked
         self._resident = Resident()
         self._ready: ReadyGraph | None = None
+        self._kept = ReadyGraphs()
+        self._told: set[int] = set()
         self._step = 0
         self._cells = tuple(CacheCells(part) for part in planner.cache.parts)
         self._backends: list[Backend] = []
@@ -143,8 +135,9 @@ class ModelContext:
             cells.clear()
 
     def forget_graph(self) -> None:
-        """Plan the next batch anew, so that a new run is told of every plan it meets."""
+        """Tell of the plan of every batch again, so that a new run knows those that it meets."""
         self._ready = None
+        self._told.clear()
 
     def decode(self, tokens: Sequence[int], kind: StepKind) -> Logits:
         """Logits after the last of `tokens`, which continue what was decoded before.
@@ -205,24 +198,36 @@ class ModelContext:
         return self._scheduler
 
     def _graph_for(self, n_tokens: int, step: int) -> ReadyGraph:
-        """The graph of this batch; the last one again when its shape and switches are the same."""
+        """The graph of this batch; one of the last ones where shape and switches are the same."""
         shape = self._shape(n_tokens)
         ready = self._ready
         if ready is not None and self._fits(ready.planned.plan, shape):
             return ready
+        scheduler = self._live_scheduler()
+        scheduler.reset()
+        ready = self._kept.get(shape, op_offload=self.planner.op_offload)
+        if ready is None or not scheduler.take_again(ready.allocated):
+            ready = self._planned_graph(shape, step)
+        self._ready = ready
+        plan = ready.planned.plan
+        if plan.n_copies == 1:
+            self._kept.put(ready)
+        if plan.plan_id not in self._told:
+            self._told.add(plan.plan_id)
+            self._on_plan(plan)
+        return ready
+
+    def _planned_graph(self, shape: BatchShape, step: int) -> ReadyGraph:
         start_ns = time.monotonic_ns()
-        batch = Batch.TOKEN if n_tokens == 1 else Batch.PROMPT
+        batch = Batch.TOKEN if shape.n_tokens == 1 else Batch.PROMPT
         scheduler = self._live_scheduler()
         planned = self.planner.plan(batch, shape, copy_slot=scheduler.pipeline.next_slot)
-        scheduler.reset()
         allocated = scheduler.alloc_graph(planned.plan, self._resident.places)
-        self._ready = _ready_graph(planned, allocated)
-        self._on_plan(planned.plan)
         self.recorder.span(
             SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
             time.monotonic_ns(),
         )  # fmt: skip
-        return self._ready
+        return ready_graph(planned, allocated)
 
     def _shape(self, n_tokens: int) -> BatchShape:
         if self.planner.hparams.encoder is not None:
@@ -235,9 +240,8 @@ class ModelContext:
         return plan.shape == shape and plan.op_offload == self.planner.op_offload
 
     def _set_inputs(self, ready: ReadyGraph, placed: PlacedBatch) -> None:
-        inputs = ready.planned.built.inputs
-        for key, value in placed.values(inputs).items():
-            place = ready.allocated.place_of(inputs[key])
+        for key, value in placed.values(ready.inputs).items():
+            place = ready.input_places[key]
             place.buffer.set_tensor(place.offset, value.reshape(-1).view(np.uint8))
 
     def _read_result(self, ready: ReadyGraph) -> Logits:
@@ -291,6 +295,7 @@ class ModelContext:
             backend.dispose()
         self._backends.clear()
         self._ready = None
+        self._kept.clear()
         if self._scheduler is not None:
             self._scheduler.dispose()
             self._scheduler = None
@@ -301,15 +306,3 @@ def _bytes_at(place: Place, n_bytes: int) -> npt.NDArray[np.uint8]:
     out = np.empty(n_bytes, np.uint8)
     place.buffer.get_tensor(place.offset, out).synchronize()
     return out
-
-
-def _ready_graph(planned: PlannedGraph, allocated: AllocatedGraph) -> ReadyGraph:
-    """The graph with the place of its logits, looked up once and not for every token."""
-    plan = planned.plan
-    node_id = plan.graph.nodes.index(planned.built.logits)
-    return ReadyGraph(
-        planned,
-        allocated,
-        logits_backend_id=plan.trace.final.backend_ids[len(plan.graph.leafs) + node_id],
-        logits_place=allocated.place_of(plan.run.nodes[node_id]),
-    )

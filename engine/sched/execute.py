@@ -234,16 +234,16 @@ class SplitRunner:
 
     def _record_split(self, event: Event, split: Split, first_node: int) -> None:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
+        if not recorder.is_on:
+            return
         expected = recorder.expect()
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
             if done.nodes is not None:
-                times = done.nodes
                 recorder.node_spans(
-                    split.backend_id, plan_id, step, first_node + times.nodes,
-                    times.start_ns, times.end_ns, error_ns=times.error_ns,
-                )  # fmt: skip
+                    split.backend_id, plan_id, step, first_node, done.nodes.nodes, done.nodes.read
+                )
             recorder.span(
                 SpanKind.SPLIT, split.backend_id, plan_id, split.id, step,
                 done.start_ns, done.end_ns, flags=flags, expected=expected,
@@ -255,6 +255,8 @@ class SplitRunner:
         self, event: Event, copy: InputCopy, source: Tensor, piece: Piece | None = None
     ) -> None:
         """Record a whole copy, or a piece of one."""
+        if not self.recorder.is_on:
+            return
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         flags, moved = _copy_flags(source), piece or Piece(NO_EXPERTS, 0, copy.n_bytes)
         expected = recorder.expect()

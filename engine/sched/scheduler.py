@@ -23,11 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllocatedGraph:
-    """A plan whose tensors have places: ready to take inputs and to compute, again and again."""
+    """A plan whose tensors have places: ready to take inputs and to compute, again and again.
+
+    `generation` counts the scheduler's changes of buffers before it.
+    """
 
     plan: Plan
     places: Mapping[Tensor, Place]
     splits: tuple[SplitGraph, ...]
+    generation: int
 
     def place_of(self, tensor: Tensor) -> Place:
         """Where a leaf of the plan, or a tensor of its run graph, is."""
@@ -56,6 +60,7 @@ class Scheduler:
         self.eval_callback: EvalCallback | None = None
         self._behaviour = behaviour
         self._is_allocated = False
+        self._generation = 0
         self._bufts = tuple(bufts)
         self._facts = tuple(buft.facts for buft in bufts)
         self._recorder = recorder
@@ -107,7 +112,22 @@ class Scheduler:
             if leaf is not run_leaf:
                 places[leaf] = places[run_leaf]
         self._is_allocated = True
-        return AllocatedGraph(plan, places, self._split_graphs(plan, places))
+        return AllocatedGraph(plan, places, self._split_graphs(plan, places), self._generation)
+
+    def take_again(self, graph: AllocatedGraph) -> bool:
+        """Let a graph that was allocated before be the one again, as if it were allocated now.
+
+        False where that would take other memory than it has; `reset` came after the last graph.
+        """
+        assert not self._is_allocated, "reset() comes before another graph is allocated"
+        alloc = graph.plan.run.alloc
+        if graph.generation != self._generation or self._ids_changed(alloc):
+            return False
+        assert graph.plan.copy_slot == self.pipeline.next_slot, graph.plan.copy_slot
+        self.pipeline.advance()
+        self._remember_ids(alloc)
+        self._is_allocated = True
+        return True
 
     def compute(self, graph: AllocatedGraph, step: int) -> None:
         """Compute every split in order; returns when the last one is queued.
@@ -174,6 +194,7 @@ class Scheduler:
         have = tuple(buffer.size for buffer in current or ())
         if current is not None and grown(have, sizes) == have:
             return
+        self._generation += 1
         for buffer in current or ():
             buffer.release()
         buft, chunks = self._bufts[backend_id], list[Buffer]()

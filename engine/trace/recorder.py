@@ -6,7 +6,9 @@ import bisect
 import struct
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,13 +16,13 @@ from engine.trace.records import NO_EXPERTS, SPAN_DTYPE, Mark, SpanKind, Spans
 from engine.trace.snapshot import CHUNK_SPANS, TraceSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
 _PACK = struct.Struct("=4B3i3q2h4x").pack_into
 _SPAN_BYTES = SPAN_DTYPE.itemsize
 _N_CALIBRATION = 256
+MOST_UNREAD = 256
+"""Splits whose nodes wait for their times; then whoever records reads them."""
 _NO_PEER = 255
 _NOT_EXPECTED = -1
 
@@ -39,11 +41,24 @@ class _Chunk:
         memory = memoryview(self.memory).toreadonly()
         return np.frombuffer(memory, SPAN_DTYPE, self.n - first, first * _SPAN_BYTES)
 
-    def put(self, spans: Spans) -> None:
-        """Append spans that fit."""
-        target = np.frombuffer(self.memory, SPAN_DTYPE, len(spans), self.n * _SPAN_BYTES)
-        target[:] = spans
-        self.n += len(spans)
+    def claim(self, n_spans: int) -> Spans:
+        """The next rows, for as many spans as fit; to be written before anybody reads them."""
+        target = np.frombuffer(self.memory, SPAN_DTYPE, n_spans, self.n * _SPAN_BYTES)
+        self.n += n_spans
+        return target
+
+
+NodeClock = Callable[[], tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]", int]]
+"""Start and end of the computed nodes of a split, ns, and how far off they may be, ns."""
+
+
+class _Unread(NamedTuple):
+    """Rows of the nodes of a split whose times were not asked for yet."""
+
+    rows: tuple[Spans, ...]
+    template: Spans
+    step: int
+    clock: NodeClock
 
 
 class Recorder:
@@ -51,18 +66,25 @@ class Recorder:
 
     Every record has a number; `seq` is the number of the next one and only grows, over `clear`
     too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method; each
-    holds one lock for about a microsecond, `snapshot` for as long as it takes to make views.
+    holds one lock for about a microsecond, `snapshot` for as long as it takes to make views. Nodes
+    of a split get their times when somebody reads them: between two tokens every microsecond
+    counts.
 
     When `capacity` spans are held further ones are counted as lost: the start of a run explains
     more than its end, and dropping old spans would invalidate what readers already have.
+
+    While `is_on` is false nothing is recorded: for measuring what recording costs.
     """
 
     def __init__(
         self, capacity: int = 4_000_000, *, clock: Callable[[], int] = time.monotonic_ns
     ) -> None:
         self.capacity = capacity
+        self.is_on = True
         self._clock = clock
         self._lock = threading.Lock()
+        # Held by whoever writes times of nodes; taken before the other.
+        self._reading = threading.Lock()
         self._epoch = 0
         self._seq = 0
         self._append_ns = 0.0
@@ -81,6 +103,7 @@ class Recorder:
         self._bulk_ns = 0
         self._node_error_ns = 0
         self._templates: dict[tuple[int, int, int, int], Spans] = {}
+        self._unread: list[_Unread] = []
         self._lost = 0
 
     @property
@@ -115,6 +138,8 @@ class Recorder:
         """
         with self._lock:
             self._n_expected -= expected == self._epoch
+            if not self.is_on:
+                return
             self._n_appends += 1
             if self._n_spans >= self.capacity:
                 self._lost += 1
@@ -147,40 +172,64 @@ class Recorder:
         lane: int,
         plan_id: int,
         step: int,
-        node_ids: npt.NDArray[np.int64],
-        start_ns: npt.NDArray[np.int64],
-        end_ns: npt.NDArray[np.int64],
-        *,
-        error_ns: int = 0,
+        first_node: int,
+        nodes: npt.NDArray[np.int64],
+        clock: NodeClock,
     ) -> None:
         """Record the nodes of a split at once.
 
-        node_ids: node ids inside the plan, one for each row of `start_ns` and `end_ns`. Of one lane
-        and plan, as many ids from the same one on are always the same ids.
-        error_ns: how far off the times may be; a snapshot carries the largest.
+        nodes: those computed, counted from the split's `first_node`, which is a node id of the
+        plan; of one lane and plan, as many from the same one on are always the same.
+        clock: their times; asked once, by a reader or, if there is none, much later.
         """
+        if not self.is_on:
+            return
         started_ns = self._clock()
         with self._lock:
-            spans = self._template(lane, plan_id, node_ids)
-            spans["step"] = step
-            spans["start_ns"] = start_ns
-            spans["end_ns"] = end_ns
-            n_kept = min(len(spans), max(0, self.capacity - self._n_spans))
-            self._lost += len(spans) - n_kept
-            self._put(spans[:n_kept])
-            self._node_error_ns = max(self._node_error_ns, error_ns)
+            template = self._template(lane, plan_id, first_node, nodes)
+            n_kept = min(len(template), max(0, self.capacity - self._n_spans))
+            self._lost += len(template) - n_kept
+            self._unread.append(_Unread(self._claim(n_kept), template, step, clock))
+            is_full = len(self._unread) >= MOST_UNREAD
             self._bulk_ns += self._clock() - started_ns
+        if is_full:
+            with self._reading:
+                with self._lock:
+                    unread, epoch = self._take_unread(), self._epoch
+                self._read(unread, epoch)
 
-    def _template(self, lane: int, plan_id: int, node_ids: npt.NDArray[np.int64]) -> Spans:
+    def _template(
+        self, lane: int, plan_id: int, first_node: int, nodes: npt.NDArray[np.int64]
+    ) -> Spans:
         """Rows of these nodes, all but times and step: a split comes with every token again."""
-        key = (lane, plan_id, int(node_ids[0]) if len(node_ids) else 0, len(node_ids))
+        key = (lane, plan_id, first_node, len(nodes))
         spans = self._templates.get(key)
         if spans is None:
-            spans = self._templates[key] = _node_rows(lane, plan_id, node_ids)
+            spans = self._templates[key] = _node_rows(lane, plan_id, first_node + nodes)
         return spans
+
+    def _take_unread(self) -> list[_Unread]:
+        """What nobody read yet; the lock is held, and `_reading`."""
+        unread, self._unread = self._unread, []
+        return unread
+
+    def _read(self, unread: list[_Unread], epoch: int) -> int:
+        """Write times of nodes of an epoch; give back how far off they may be, ns.
+
+        `_reading` is held and the other lock is not, so that recording goes on.
+        """
+        started_ns = self._clock()
+        error_ns = max((_write_times(split) for split in unread), default=0)
+        with self._lock:
+            if unread and epoch == self._epoch:
+                self._node_error_ns = max(self._node_error_ns, error_ns)
+                self._bulk_ns += self._clock() - started_ns
+        return error_ns
 
     def mark(self, text: str) -> None:
         """Record that something happened now."""
+        if not self.is_on:
+            return
         mark = Mark(self._clock(), text)
         with self._lock:
             self._marks.append(mark)
@@ -201,20 +250,28 @@ class Recorder:
         A `since` that this recorder never reached (the engine was restarted) gives everything, and
         so does one from before the last `clear`.
         """
-        with self._lock:
-            since = since if self._begin <= since <= self._seq else 0
-            n_marks_known = bisect.bisect_left(self._mark_seqs, since)
-            n_spans_known = max(0, since - self._begin - n_marks_known)
-            return TraceSnapshot(
-                chunks=self._chunks_after(n_spans_known),
-                marks=tuple(self._marks[n_marks_known:]),
-                lost=self._lost,
-                since=since,
-                seq=self._seq,
-                epoch=self._epoch,
-                overhead_ns=self._bulk_ns + round(self._n_appends * self._append_ns),
-                node_error_ns=self._node_error_ns,
-            )
+        with self._reading:
+            with self._lock:
+                found, unread = self._views(since), self._take_unread()
+            # The views show what is written now.
+            error_ns = self._read(unread, found.epoch)
+        return replace(found, node_error_ns=max(found.node_error_ns, error_ns))
+
+    def _views(self, since: int) -> TraceSnapshot:
+        """The records from number `since` on, times of nodes still to come; the lock is held."""
+        since = since if self._begin <= since <= self._seq else 0
+        n_marks_known = bisect.bisect_left(self._mark_seqs, since)
+        n_spans_known = max(0, since - self._begin - n_marks_known)
+        return TraceSnapshot(
+            chunks=self._chunks_after(n_spans_known),
+            marks=tuple(self._marks[n_marks_known:]),
+            lost=self._lost,
+            since=since,
+            seq=self._seq,
+            epoch=self._epoch,
+            overhead_ns=self._bulk_ns + round(self._n_appends * self._append_ns),
+            node_error_ns=self._node_error_ns,
+        )
 
     def _chunks_after(self, n_spans: int) -> tuple[Spans, ...]:
         """Views of all but the first `n_spans` spans; every chunk but the last is full."""
@@ -232,15 +289,16 @@ class Recorder:
         self._chunks.append(self._tail)
         return self._tail
 
-    def _put(self, spans: Spans) -> None:
-        """Append spans that the capacity allows; the lock is held."""
-        while len(spans):
+    def _claim(self, n_spans: int) -> tuple[Spans, ...]:
+        """Rows for spans that the capacity allows; the lock is held."""
+        rows, n_left = [], n_spans
+        while n_left:
             tail = self._tail if self._tail.n < CHUNK_SPANS else self._open_chunk()
-            part = spans[: CHUNK_SPANS - tail.n]
-            tail.put(part)
-            self._n_spans += len(part)
-            self._seq += len(part)
-            spans = spans[len(part) :]
+            rows.append(tail.claim(min(n_left, CHUNK_SPANS - tail.n)))
+            n_left -= len(rows[-1])
+        self._n_spans += n_spans
+        self._seq += n_spans
+        return tuple(rows)
 
     def _measured_append_ns(self) -> float:
         """The mean cost of a span on this machine, found by doing it into the empty recorder."""
@@ -262,3 +320,15 @@ def _node_rows(lane: int, plan_id: int, node_ids: npt.NDArray[np.int64]) -> Span
     spans["index"] = node_ids
     spans["first_expert"], spans["last_expert"] = NO_EXPERTS
     return spans
+
+
+def _write_times(split: _Unread) -> int:
+    """Write the rows of a split; give back how far off their times may be, ns."""
+    start_ns, end_ns, error_ns = split.clock()
+    first = 0
+    for rows in split.rows:
+        part = slice(first, first + len(rows))
+        rows[:] = split.template[part]
+        rows["step"], rows["start_ns"], rows["end_ns"] = split.step, start_ns[part], end_ns[part]
+        first += len(rows)
+    return error_ns

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
-from engine.backends.cpu.jit import compile_helper
+from engine.backends.cpu.jit import compile_entry
 from engine.backends.cpu.kernels.catalog import warm_up
 from engine.backends.cpu.table import Program, build_program
 from engine.backends.cpu.threads import ThreadPool
 from engine.backends.cpu.ticks import host_times
+from engine.backends.cpu.warmup import needed_kernels
 from engine.errors import DeviceError, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
+
+    import numpy as np
+    import numpy.typing as npt
 
     from engine.backend.interface import Device, Event, SplitGraph
+    from engine.backends.cpu.jit import Kernel
+    from engine.core.tensor import Tensor
 
-_HELPERS = (
+_ENTRIES = (
+    (interpreter.begin, 5),
     (interpreter.lead, 2),
     (interpreter.work, 4),
-    (interpreter.announce, 1),
-    (interpreter.claim_parked, 2),
+    (interpreter.announce, 2),
 )
 """What Python calls, with the number of its arguments."""
 
@@ -68,16 +75,15 @@ class CpuBackend(Backend):
 
     def prepare(self, on_progress: Callable[[int, int, str], None] | None = None) -> None:
         """Compile or load the kernels that most models need, and the interpreter."""
-        steps: list[tuple[str, Callable[[], object]]] = [
-            (name, kernel.address) for name, kernel in warm_up().items()
-        ]
-        steps.append(("interpreter", _compile_interpreter))
-        for i_step, (name, compile_step) in enumerate(steps):
-            if on_progress is not None:
-                on_progress(i_step, len(steps), name)
-            compile_step()
-        if on_progress is not None:
-            on_progress(len(steps), len(steps), "")
+        _compile(warm_up(), on_progress)
+
+    def prepare_for(
+        self,
+        nodes: Iterable[Tensor],
+        on_progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        """The same for the kernels of those of `nodes` that the CPU computes."""
+        _compile(needed_kernels(nodes, self.device.facts.rules.supports_op), on_progress)
 
     def dispose(self) -> None:
         """End the threads."""
@@ -91,8 +97,7 @@ class CpuBackend(Backend):
         return program
 
     def _run(self, graph: SplitGraph, program: Program) -> None:
-        table, ticks = int(program.table.ctypes.data), int(program.ticks.ctypes.data)
-        outcome = self._pool.run(table, program.n_rows, ticks)
+        outcome = self._pool.run(program.table_address, program.n_rows, program.ticks_address)
         if outcome == interpreter.BAD_STATUS:
             raise self._failure(graph, program)
         if outcome == interpreter.STOPPED:
@@ -110,12 +115,33 @@ class CpuBackend(Backend):
         )
 
 
+def _compile(
+    kernels: Mapping[str, Kernel], on_progress: Callable[[int, int, str], None] | None
+) -> None:
+    steps: list[tuple[str, Callable[[], object]]] = [
+        (name, kernel.address) for name, kernel in kernels.items()
+    ]
+    steps.append(("interpreter", _compile_interpreter))
+    for i_step, (name, compile_step) in enumerate(steps):
+        if on_progress is not None:
+            on_progress(i_step, len(steps), name)
+        compile_step()
+    if on_progress is not None:
+        on_progress(len(steps), len(steps), "")
+
+
 def _compile_interpreter() -> None:
-    for function, n_params in _HELPERS:
-        compile_helper(function, n_params)
+    for function, n_params in _ENTRIES:
+        compile_entry(function, n_params)
 
 
 def _node_times(program: Program) -> NodeTimes:
-    times = host_times(program.ticks)
-    first, end = program.first_row, program.end_row
-    return NodeTimes(program.computed, times.ns[first], times.ns[end], times.error_ns)
+    """Times that are worked out when asked for; the next split writes over the ticks."""
+    return NodeTimes(program.computed, partial(_read_times, program, program.ticks.copy()))
+
+
+def _read_times(
+    program: Program, ticks: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+    times = host_times(ticks)
+    return times.ns[program.first_row], times.ns[program.end_row], times.error_ns

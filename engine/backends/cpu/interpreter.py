@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 
 from engine.backends.cpu.codegen import call_llvm, pointer
-from engine.backends.cpu.jit import helper
+from engine.backends.cpu.jit import entry, helper
 from engine.backends.cpu.layout import BARRIER, FLAGS, KERNEL, PARALLEL, ROW_BYTES
 from engine.backends.cpu.simd import IntOperation, define, load_i64, store_i64
 
@@ -41,18 +41,21 @@ TIMESPEC = 448
 """Room for the clock's answer."""
 PARKED = 512
 """One cache line a thread: 1 while it sleeps, or is about to, and has to be woken."""
+WAKE = 8
+"""In the same line: whether `announce` found it asleep."""
 LINE = 64
 
 DONE = 0
 STOPPED = 1
 BAD_STATUS = 2
+NOT_BEGUN = -1
 
 SPINS = 20
 """Pauses before a waiting thread starts to give up its processor: a hog then costs little."""
 FINE_NS, TRIES = 1_000, 8
 """A tick and the clock are read again, so many times, while that takes longer."""
-PARK_AFTER_NS = 100_000
-"""How long a worker waits for the next split before it sleeps."""
+PARK_AFTER_NS = 300_000
+"""How long a worker waits for the next split before it sleeps: longer than between two tokens."""
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -133,12 +136,24 @@ def meet(control: int, nth: int) -> None:
 
 
 @helper
+def outcome(control: int, otherwise: int) -> int:
+    """What a walk comes to: a kernel's report comes before anything else."""
+    if atomic_load(control + STATUS) != 0:
+        return BAD_STATUS
+    return otherwise
+
+
+@helper
+def stop_asked(control: int) -> bool:
+    """Whether a person asked to stop."""
+    word = load_i64(control + STOP_WORD)
+    return word != 0 and atomic_load(word) != 0
+
+
+@helper
 def must_stop(control: int) -> bool:
     """Whether a person asked to stop or a kernel reported something. Thread 0 only."""
-    word = load_i64(control + STOP_WORD)
-    if word != 0 and atomic_load(word) != 0:
-        return True
-    return atomic_load(control + STATUS) != 0
+    return stop_asked(control) or atomic_load(control + STATUS) != 0
 
 
 @helper
@@ -182,7 +197,7 @@ def anchor(control: int, tick: int, place: int) -> None:
             return
 
 
-@helper
+@entry
 def lead(control: int, nth: int) -> int:
     """Thread 0's walk: run rows, read ticks, look at the stop word between rows."""
     n_rows, table = load_i64(control + N_ROWS), load_i64(control + TABLE)
@@ -203,11 +218,11 @@ def lead(control: int, nth: int) -> int:
             atomic_store(control + STATUS, status)
         if i_row + 1 < n_rows and must_stop(control):
             halt(control, i_row, nth)
-            return STOPPED
+            return outcome(control, STOPPED)
         if nth > 1 and flags & BARRIER != 0:
             meet(control, nth)
     anchor(control, ticks + 8 * n_rows, anchors + 16)
-    return DONE
+    return outcome(control, DONE)
 
 
 @helper
@@ -230,7 +245,7 @@ def follow(control: int, ith: int, nth: int) -> None:
             return
 
 
-@helper
+@entry
 def work(control: int, ith: int, nth: int, last_job: int) -> int:
     """A worker's life: compute splits until there is none for a while; give back the last job.
 
@@ -263,13 +278,30 @@ def work(control: int, ith: int, nth: int, last_job: int) -> int:
                 return last_job
 
 
-@helper
-def announce(control: int) -> None:
-    """Number the next split."""
+@entry
+def announce(control: int, nth: int) -> int:
+    """Number the next split; give back how many threads sleep, now the caller's to wake."""
     atomic_add(control + JOB, 1)
+    n_asleep = 0
+    for ith in range(1, nth):
+        line = control + PARKED + LINE * ith
+        asleep = atomic_swap(line, 0)
+        store_i64(line + WAKE, asleep)
+        n_asleep += asleep
+    return n_asleep
 
 
-@helper
-def claim_parked(control: int, ith: int) -> bool:
-    """Whether thread `ith` sleeps; it is then the caller's to wake."""
-    return atomic_swap(control + PARKED + LINE * ith, 0) == 1
+@entry
+def begin(control: int, nth: int, table: int, n_rows: int, ticks: int) -> int:
+    """Announce a split; NOT_BEGUN where a person asked to stop, else what `announce` gives.
+
+    Looked at here too: once it is announced, the others begin its first row.
+    """
+    if stop_asked(control):
+        return NOT_BEGUN
+    store_i64(control + N_ROWS, n_rows)
+    store_i64(control + TABLE, table)
+    store_i64(control + TICKS, ticks)
+    store_i64(control + HALT, -1)
+    store_i64(control + STATUS, 0)
+    return announce(control, nth)

@@ -10,10 +10,11 @@ import numpy as np
 
 from engine.backend.host_buffer import CACHE_LINE, aligned_bytes
 from engine.backends.cpu import layout
+from engine.backends.cpu.jit import Kernel
 from engine.backends.cpu.kernels.catalog import KERNELS
 from engine.backends.cpu.lowering import lower
 from engine.backends.cpu.ticks import new_ticks
-from engine.backends.cpu.writer import Row, Writer
+from engine.backends.cpu.writer import Param, Row, Writer
 from engine.core.ops import EMPTY_OPS, Op
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class Program:
     end_row: npt.NDArray[np.int64]
     row_nodes: tuple[int, ...]
     n_threads: int
+    table_address: int
+    ticks_address: int
 
     @property
     def n_rows(self) -> int:
@@ -48,11 +51,16 @@ class Program:
 
 def build_program(graph: SplitGraph, n_threads: int) -> Program:
     """The table of a split for so many threads. Compiles kernels that are not compiled yet."""
+    return _assemble(lowered(graph), n_threads)
+
+
+def lowered(graph: SplitGraph) -> Writer:
+    """The rows of a split; nothing is compiled."""
     writer = Writer(graph)
     for i_node, node in enumerate(graph.nodes):
         if node.op not in EMPTY_OPS and not _computes_nothing(node):
             lower(writer, i_node, node)
-    return _assemble(writer, n_threads)
+    return writer
 
 
 def _computes_nothing(node: Tensor) -> bool:
@@ -75,13 +83,16 @@ def _assemble(writer: Writer, n_threads: int) -> Program:
         table[i_row, layout.OWN_BYTES // 8] = own_bytes
         table[i_row, layout.FLAGS // 8] = _flags(rows, i_row)
     row_nodes = tuple(row.i_node for row in rows)
+    ticks = new_ticks(len(rows))
     return Program(
         table,
         scratch,
-        new_ticks(len(rows)),
+        ticks,
         *_rows_of_nodes(row_nodes),
         row_nodes,
         n_threads,
+        table_address=int(table.ctypes.data),
+        ticks_address=int(ticks.ctypes.data),
     )
 
 
@@ -101,10 +112,17 @@ def _round_up(n_bytes: int) -> int:
 def _write_row(words: npt.NDArray[np.int64], row: Row) -> None:
     words[layout.KERNEL // 8] = KERNELS[row.kernel].address()
     for i_param, value in enumerate(row.params):
-        word = value if isinstance(value, int) else struct.unpack("<q", struct.pack("<d", value))[0]
-        words[layout.PARAMS // 8 + i_param] = word
+        words[layout.PARAMS // 8 + i_param] = _word_of(value)
     for offset, (address, ne, nb) in row.tensors.items():
         words[offset // 8 : offset // 8 + 9] = (address, *ne, *nb)
+
+
+def _word_of(value: Param) -> int:
+    if isinstance(value, Kernel):
+        return value.address()
+    if isinstance(value, float):
+        return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    return value or 0
 
 
 def _flags(rows: list[Row], i_row: int) -> int:

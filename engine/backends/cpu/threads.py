@@ -48,20 +48,13 @@ class ThreadPool:
 
         A stop that comes during the last row changes nothing: the split is computed.
         """
-        if self._stop_is_set():
-            return interpreter.STOPPED
         self._start_workers()
-        for offset, value in (
-            (interpreter.N_ROWS, n_rows),
-            (interpreter.TABLE, table),
-            (interpreter.TICKS, ticks),
-            (interpreter.HALT, -1),
-            (interpreter.STATUS, 0),
-        ):
-            self._set(offset, value)
-        self._next_job()
-        outcome = int(interpreter.lead(self._control, self.n_threads))
-        return interpreter.BAD_STATUS if self._get(interpreter.STATUS) else outcome
+        n_asleep = int(interpreter.begin(self._control, self.n_threads, table, n_rows, ticks))
+        if n_asleep == interpreter.NOT_BEGUN:
+            return interpreter.STOPPED
+        if n_asleep:
+            self._wake_up()
+        return int(interpreter.lead(self._control, self.n_threads))
 
     def failure(self) -> tuple[int, int]:
         """Status of the kernel that was not OK, and its row."""
@@ -72,7 +65,8 @@ class ThreadPool:
         if not self._threads:
             return
         self._set(interpreter.QUIT, 1)
-        self._next_job()
+        interpreter.announce(self._control, self.n_threads)
+        self._wake_up()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -96,16 +90,10 @@ class ThreadPool:
                 return
             self._wake[ith].acquire()
 
-    def _stop_is_set(self) -> bool:
-        # Looked at here too: once a split is announced, the others begin its first row.
-        address = self._get(interpreter.STOP_WORD)
-        return address != 0 and ctypes.c_int64.from_address(address).value != 0
-
-    def _next_job(self) -> None:
-        """Number the next split and wake whoever sleeps."""
-        interpreter.announce(self._control)
+    def _wake_up(self) -> None:
+        """Wake whom the last `announce` found asleep."""
         for ith in range(1, self.n_threads):
-            if interpreter.claim_parked(self._control, ith):
+            if self._get(interpreter.PARKED + interpreter.LINE * ith + interpreter.WAKE):
                 self._wake[ith].release()
 
     def _get(self, offset: int) -> int:

@@ -327,3 +327,45 @@ def test_texts_of_one_length_share_a_graph(tmp_path):
 
     assert [plan.shape.n_tokens for plan in run.plans] == [3, 4]
     run.close()
+
+
+def test_a_graph_whose_shape_comes_again_later_is_not_planned_again(run):
+    planned = []
+    plan = run.planner.plan
+    run.planner.plan = lambda *a, **k: planned.append(a) or plan(*a, **k)
+
+    for _ in range(3):
+        run.context.clear()
+        run.context.forget_graph()
+        run.decode(5)
+        run.decode(1, StepKind.TOKEN)
+        run.decode(1, StepKind.TOKEN)
+
+    assert len(planned) == 2
+    ids = [plan.plan_id for plan in run.plans]
+    assert ids == ids[:2] * 3
+
+
+def test_a_graph_whose_memory_moved_meanwhile_is_planned_again(run):
+    run.decode(5)
+    run.decode(1, StepKind.TOKEN)
+    run.context._scheduler._generation += 1
+    run.context.clear()
+    run.decode(5)
+
+    assert [plan.shape.n_tokens for plan in run.plans] == [5, 1, 5]
+    assert len({plan.plan_id for plan in run.plans}) == 3
+
+
+def test_a_graph_that_comes_again_gives_the_logits_of_one_planned_anew(run):
+    def logits():
+        run.context.clear()
+        return [run.decode(5).copy(), run.decode(1, StepKind.TOKEN).copy()]
+
+    first, again = logits(), logits()
+    run.context._kept.clear()
+    run.context.forget_graph()
+    anew = logits()
+
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, anew)

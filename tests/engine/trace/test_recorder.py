@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from engine.trace.recorder import Recorder
+from engine.trace.recorder import MOST_UNREAD, Recorder
 from engine.trace.records import SPAN_DTYPE, Mark, SpanFlag, SpanKind
 from engine.trace.snapshot import CHUNK_SPANS
 
@@ -14,6 +14,10 @@ from engine.trace.snapshot import CHUNK_SPANS
 def recorder(capacity: int = 4_000_000) -> Recorder:
     ticks = itertools.count(1000, 10)
     return Recorder(capacity, clock=lambda: next(ticks))
+
+
+def add_nodes(rec, lane, plan_id, step, ids, start_ns, end_ns, *, error_ns=0):
+    rec.node_spans(lane, plan_id, step, 0, ids, lambda: (start_ns, end_ns, error_ns))
 
 
 def add(target: Recorder, n: int, first: int = 0) -> None:
@@ -45,7 +49,7 @@ def test_what_is_no_run_of_experts_says_so():
     rec = recorder()
 
     rec.span(SpanKind.COPY, 0, 0, 0, 0, 1, 2)
-    rec.node_spans(3, 1, 5, np.array([10]), np.array([100]), np.array([110]))
+    add_nodes(rec, 3, 1, 5, np.array([10]), np.array([100]), np.array([110]))
 
     spans = rec.snapshot().spans()
     assert spans["first_expert"].tolist() == [-1, -1]
@@ -90,10 +94,26 @@ def test_what_was_expected_before_a_clear_is_not_waited_for_nor_counted_when_it_
     assert not rec.is_settled
 
 
+def test_while_it_is_off_nothing_is_recorded_and_nothing_waited_for():
+    rec = recorder()
+    expected = rec.expect()
+
+    rec.is_on = False
+    rec.span(SpanKind.SPLIT, 0, 1, 0, 0, 0, 1, expected=expected)
+    add_nodes(rec, 3, 1, 5, np.array([10]), np.array([100]), np.array([110]))
+    rec.mark("off")
+    rec.is_on = True
+    add(rec, 1)
+
+    assert rec.snapshot().n_spans == 1
+    assert rec.snapshot().marks == ()
+    assert rec.is_settled
+
+
 def test_nodes_come_in_bulk():
     rec = recorder()
 
-    rec.node_spans(3, 1, 5, np.array([10, 12]), np.array([100, 120]), np.array([110, 130]))
+    add_nodes(rec, 3, 1, 5, np.array([10, 12]), np.array([100, 120]), np.array([110, 130]))
 
     spans = rec.snapshot().spans()
     assert spans["index"].tolist() == [10, 12]
@@ -108,9 +128,9 @@ def test_nodes_come_in_bulk():
 def test_nodes_of_the_next_token_change_nothing_that_was_recorded():
     rec, ids = recorder(), np.array([10, 12])
 
-    rec.node_spans(3, 1, 5, ids, np.array([100, 120]), np.array([110, 130]))
-    rec.node_spans(3, 1, 6, ids, np.array([200, 220]), np.array([210, 230]))
-    rec.node_spans(3, 2, 7, ids + 1, np.array([300, 320]), np.array([310, 330]))
+    add_nodes(rec, 3, 1, 5, ids, np.array([100, 120]), np.array([110, 130]))
+    add_nodes(rec, 3, 1, 6, ids, np.array([200, 220]), np.array([210, 230]))
+    add_nodes(rec, 3, 2, 7, ids + 1, np.array([300, 320]), np.array([310, 330]))
 
     spans = rec.snapshot().spans()
     assert spans["index"].tolist() == [10, 12, 10, 12, 11, 13]
@@ -123,9 +143,63 @@ def test_a_snapshot_tells_the_largest_error_of_node_times():
     rec, ids, times = recorder(), np.array([1]), np.array([5])
 
     for error_ns in (20, 90, 30):
-        rec.node_spans(0, 0, 0, ids, times, times, error_ns=error_ns)
+        add_nodes(rec, 0, 0, 0, ids, times, times, error_ns=error_ns)
 
     assert rec.snapshot().node_error_ns == 90
+
+
+def test_times_of_nodes_are_asked_for_once_by_whoever_reads_first():
+    rec, asked = recorder(), []
+
+    def clock():
+        asked.append(1)
+        return np.array([5]), np.array([6]), 0
+
+    rec.node_spans(0, 0, 0, 0, np.array([3]), clock)
+    assert not asked
+    first, second = rec.snapshot(), rec.snapshot()
+
+    assert len(asked) == 1
+    assert first.spans()["start_ns"].tolist() == second.spans()["start_ns"].tolist() == [5]
+
+
+def test_without_a_reader_times_are_asked_for_before_many_wait():
+    rec, asked = recorder(), []
+
+    def clock():
+        asked.append(1)
+        return np.array([5]), np.array([6]), 0
+
+    for _ in range(MOST_UNREAD - 1):
+        rec.node_spans(0, 0, 0, 0, np.array([3]), clock)
+    assert not asked
+    rec.node_spans(0, 0, 0, 0, np.array([3]), clock)
+
+    assert len(asked) == MOST_UNREAD
+    assert rec.snapshot().spans()["end_ns"].tolist() == [6] * MOST_UNREAD
+
+
+def test_a_reader_never_sees_a_node_without_its_times():
+    rec, n_splits = Recorder(), 2000
+    ids = np.arange(50)
+
+    def record():
+        for step in range(n_splits):
+            times = np.full(50, step + 1)
+            add_nodes(rec, 0, 0, step, ids, times, times)
+
+    thread = threading.Thread(target=record)
+    thread.start()
+    seen, since = [], 0
+    while thread.is_alive() or since < rec.seq:
+        snapshot = rec.snapshot(since)
+        since = snapshot.seq
+        seen.append(snapshot.spans().copy())
+    thread.join()
+
+    spans = np.concatenate(seen)
+    assert spans["index"].tolist() == ids.tolist() * n_splits
+    assert (spans["start_ns"] == spans["step"] + 1).all()
 
 
 def test_a_snapshot_since_the_last_one_has_only_the_new_records():
@@ -162,9 +236,9 @@ def test_a_snapshot_since_any_number_leaves_nothing_out_and_tells_nothing_twice(
 def test_chunks_join_without_a_gap_where_one_is_full():
     rec = recorder()
     n = CHUNK_SPANS - 2
-    rec.node_spans(0, 0, 0, np.arange(n), np.arange(n), np.arange(n) + 1)
+    add_nodes(rec, 0, 0, 0, np.arange(n), np.arange(n), np.arange(n) + 1)
     add(rec, 5)
-    rec.node_spans(0, 0, 0, np.arange(CHUNK_SPANS), np.arange(CHUNK_SPANS), np.ones(CHUNK_SPANS))
+    add_nodes(rec, 0, 0, 0, np.arange(CHUNK_SPANS), np.arange(CHUNK_SPANS), np.ones(CHUNK_SPANS))
 
     snapshot = rec.snapshot()
 
@@ -198,7 +272,7 @@ def test_spans_beyond_the_capacity_are_counted_as_lost():
     rec = recorder(capacity=3)
 
     add(rec, 4)
-    rec.node_spans(0, 0, 0, np.array([7, 8]), np.array([1, 2]), np.array([2, 3]))
+    add_nodes(rec, 0, 0, 0, np.array([7, 8]), np.array([1, 2]), np.array([2, 3]))
 
     assert rec.lost == 3
     assert rec.snapshot().lost == 3
@@ -209,7 +283,7 @@ def test_a_bulk_that_half_fits_is_kept_up_to_the_capacity():
     rec = recorder(capacity=3)
     add(rec, 1)
 
-    rec.node_spans(0, 0, 0, np.array([7, 8, 9]), np.array([1, 2, 3]), np.array([2, 3, 4]))
+    add_nodes(rec, 0, 0, 0, np.array([7, 8, 9]), np.array([1, 2, 3]), np.array([2, 3, 4]))
 
     assert rec.snapshot().spans()["index"].tolist() == [0, 7, 8]
     assert rec.lost == 1
@@ -267,7 +341,7 @@ def test_overhead_grows_with_what_is_recorded():
     add(rec, 1000)
     single = rec.snapshot().overhead_ns
 
-    rec.node_spans(0, 0, 0, np.array([1]), np.array([1]), np.array([2]))
+    add_nodes(rec, 0, 0, 0, np.array([1]), np.array([1]), np.array([2]))
 
     assert empty == 0
     assert single > 0

@@ -1,0 +1,76 @@
+"""ReadyGraphs: graphs that were planned and allocated, kept for when their shape comes again.
+
+A prompt and the tokens after it take turns from run to run, and planning one anew takes as long as
+several tokens.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.backend.interface import Place
+    from engine.core.plan import BatchShape
+    from engine.core.tensor import Tensor
+    from engine.model.blocks.graph_context import InputKey
+    from engine.model.planning import PlannedGraph
+    from engine.sched.scheduler import AllocatedGraph
+
+MOST_KEPT = 4
+"""Graphs kept at once; one takes a few MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyGraph:
+    """A planned and allocated graph, with the places of what the host writes and reads."""
+
+    planned: PlannedGraph
+    allocated: AllocatedGraph
+    inputs: Mapping[InputKey, Tensor]
+    input_places: Mapping[InputKey, Place]
+    logits_backend_id: int
+    logits_place: Place
+
+
+def ready_graph(planned: PlannedGraph, allocated: AllocatedGraph) -> ReadyGraph:
+    """The graph with the places of inputs and logits, looked up once and not for every token."""
+    plan, inputs = planned.plan, planned.built.inputs
+    node_id = plan.graph.nodes.index(planned.built.logits)
+    return ReadyGraph(
+        planned,
+        allocated,
+        inputs,
+        {key: allocated.place_of(tensor) for key, tensor in inputs.items()},
+        logits_backend_id=plan.trace.final.backend_ids[len(plan.graph.leafs) + node_id],
+        logits_place=allocated.place_of(plan.run.nodes[node_id]),
+    )
+
+
+class ReadyGraphs:
+    """The graphs used last, by shape and op_offload. One thread uses it: the engine's."""
+
+    def __init__(self) -> None:
+        self._graphs: OrderedDict[tuple[BatchShape, bool], ReadyGraph] = OrderedDict()
+
+    def get(self, shape: BatchShape, *, op_offload: bool) -> ReadyGraph | None:
+        """The graph of such batches, if it is still there."""
+        key = (shape, op_offload)
+        if key in self._graphs:
+            self._graphs.move_to_end(key)
+        return self._graphs.get(key)
+
+    def put(self, graph: ReadyGraph) -> None:
+        """Keep a graph; the one that was not used for longest may go."""
+        plan = graph.planned.plan
+        self._graphs[plan.shape, plan.op_offload] = graph
+        self._graphs.move_to_end((plan.shape, plan.op_offload))
+        while len(self._graphs) > MOST_KEPT:
+            self._graphs.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._graphs.clear()
