@@ -3,6 +3,7 @@
 reg          registration: one device, ordinary memory; imports no compiler
 repack       CPU_REPACK: memory in which the rows of weights are interleaved
 rules        CpuRules: which operations have a kernel
+warmup       the kernels that a run needs, known before it begins
 features     what the processor can do, and which kernel variant that selects
 table        a split as rows of int64: Program
 lowering     what each operation becomes: rows of the table

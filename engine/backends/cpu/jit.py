@@ -21,7 +21,8 @@ from engine.core import codebooks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "cache": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_WITHOUT_DOORS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _COMPILED = ("codegen.py", "simd.py", "*tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
 _CONSTANTS = Path(codebooks.__file__)
 """Arrays in here become part of kernels."""
@@ -49,8 +50,18 @@ _choose_cache_dir()
 
 
 def helper(function: F) -> F:
-    """A function that kernels call."""
-    return cast("F", numba.njit(**_OPTIONS)(function))
+    """A function that only kernels, entries and other helpers call.
+
+    Its code becomes part of theirs: nothing of it is kept, and Python must not call it, because
+    the wrappers for that would be a third of all compilation. numba compiles it once for each
+    combination of constants that it is called with.
+    """
+    return cast("F", numba.njit(**_OPTIONS, **_WITHOUT_DOORS)(function))
+
+
+def entry(function: F) -> F:
+    """A function of whole numbers that Python calls, and helpers too."""
+    return cast("F", numba.njit(**_OPTIONS, cache=True)(function))
 
 
 class Kernel:
@@ -84,6 +95,6 @@ def kernel(function: Callable[..., int]) -> Kernel:
     return Kernel(function)
 
 
-def compile_helper(function: Callable[..., Any], n_params: int) -> None:
-    """Compile, or load from the cache, a helper that Python calls with int64 arguments."""
+def compile_entry(function: Callable[..., Any], n_params: int) -> None:
+    """Compile an entry, or load it from the cache."""
     cast("Any", function).compile((types.int64,) * n_params)

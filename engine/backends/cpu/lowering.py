@@ -17,7 +17,7 @@ from engine.backends.cpu import layout
 from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.kernels import elementwise, rows, sort
 from engine.backends.cpu.kernels.flash_attn import KEYS, QUERIES
-from engine.backends.cpu.kernels.traits import TRAITS, address_of
+from engine.backends.cpu.kernels.traits import TRAITS
 from engine.backends.cpu.lowering_products import mul_mat, mul_mat_id
 from engine.backends.cpu.tiles import FLOAT_COLUMNS
 from engine.core.ops import (
@@ -44,7 +44,7 @@ from engine.core.types import TensorType
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.backends.cpu.writer import Writer
+    from engine.backends.cpu.writer import Param, Writer
     from engine.core.tensor import Tensor
 
 _BINARY = {
@@ -63,7 +63,7 @@ _GLU = {GluOp.SWIGLU: elementwise.SILU, GluOp.GEGLU: elementwise.GELU}
 
 
 def lower(writer: Writer, i_node: int, node: Tensor) -> None:
-    """Add the rows of one node. Compiles kernels that are not compiled yet."""
+    """Add the rows of one node; nothing is compiled for that."""
     _ROWS_OF[node.op](writer, i_node, node)
     if node.op in (Op.SET_ROWS, Op.CPY):
         writer.forget_columns()
@@ -166,7 +166,7 @@ def _alibi(max_bias: float, n_heads: int) -> tuple[int, float, float]:
 def _get_rows(writer: Writer, i_node: int, node: Tensor) -> None:
     # Integers are copied as they are, as floats would be.
     kind = TensorType.F32 if node.type is TensorType.I32 else node.src[0].type
-    writer.add("get_rows", i_node, node, (address_of(TRAITS[kind].to_float),))
+    writer.add("get_rows", i_node, node, (TRAITS[kind].to_float,))
 
 
 def _set_rows(writer: Writer, i_node: int, node: Tensor) -> None:
@@ -177,7 +177,7 @@ def _set_rows(writer: Writer, i_node: int, node: Tensor) -> None:
         layout.SRC1: writer.tensor(ids),
     }
     # Single elements are written without the conversion of rows.
-    from_float = address_of(TRAITS[node.type].from_float) if source.ne[0] > 1 else 0
+    from_float = TRAITS[node.type].from_float if source.ne[0] > 1 else None
     params = (int(node.type), int(ids.type), from_float)
     writer.add_row("set_rows", i_node, tensors, params, n_elems=source.n_elems)
 
@@ -199,7 +199,7 @@ def _copy(writer: Writer, i_node: int, node: Tensor) -> None:
 
 def _copy_params(
     node: Tensor, x: Tensor, n_elems: int, *, dense: bool
-) -> tuple[tuple[int, ...], int]:
+) -> tuple[tuple[Param, ...], int]:
     """The way, types, conversions and bytes of a row; and scratch memory of one thread."""
     kinds = (int(node.type), int(x.type))
     if not dense:
@@ -208,11 +208,10 @@ def _copy_params(
         return (rows.BY_BYTES, *kinds, 0, 0, x.type.row_bytes(n_elems)), 0
     to_float, from_float = TRAITS[x.type].to_float, TRAITS[node.type].from_float
     if node.type is TensorType.F32:
-        return (rows.TO_FLOATS, *kinds, address_of(to_float)), 0
+        return (rows.TO_FLOATS, *kinds, to_float), 0
     if x.type is TensorType.F32:
-        return (rows.FROM_FLOATS, *kinds, 0, address_of(from_float)), 0
-    both = (address_of(to_float), address_of(from_float))
-    return (rows.THROUGH_FLOATS, *kinds, *both), 4 * n_elems
+        return (rows.FROM_FLOATS, *kinds, 0, from_float), 0
+    return (rows.THROUGH_FLOATS, *kinds, to_float, from_float), 4 * n_elems
 
 
 def _pad(writer: Writer, i_node: int, node: Tensor) -> None:
@@ -269,12 +268,12 @@ def _flash_attn(writer: Writer, i_node: int, node: Tensor) -> None:
         (
             float(params.scale),
             float(params.softcap),
-            address_of(keys.dot),
+            keys.dot,
             int(keys.rounding),
-            address_of(keys.panel if packed else TRAITS[TensorType.F32].panel),
-            0 if packed else address_of(keys.to_float),
+            keys.panel if packed else TRAITS[TensorType.F32].panel,
+            None if packed else keys.to_float,
             int(v.type),
-            address_of(values.to_float),
+            values.to_float,
             *_alibi(params.max_bias, q.ne[2]),
         ),
         work=q.n_elems * k.ne[1],

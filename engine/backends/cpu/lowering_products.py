@@ -11,13 +11,13 @@ from engine.backends.cpu.kernels.products import (
     float_product,
     quant_product,
 )
-from engine.backends.cpu.kernels.traits import TRAITS, address_of
+from engine.backends.cpu.kernels.traits import TRAITS
 from engine.backends.cpu.row_tiles import COLUMN_TILE
 from engine.backends.cpu.tiles import BLOCK, BYTE_COLUMNS, FLOAT_COLUMNS, PANEL_BLOCK_BYTES
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
-    from engine.backends.cpu.writer import Writer
+    from engine.backends.cpu.writer import Param, Writer
     from engine.core.tensor import Tensor
 
 COLUMN_BYTES_PER_BLOCK = BLOCK + 8
@@ -84,7 +84,7 @@ def _column_bytes(k: int, rounding: TensorType) -> int:
     return k // BLOCK * COLUMN_BYTES_PER_BLOCK if rounding.is_quantized else 4 * k
 
 
-def _product_params(weight: Tensor, column_bytes: int, n_columns: int) -> tuple[int, ...]:
+def _product_params(weight: Tensor, column_bytes: int, n_columns: int) -> tuple[Param, ...]:
     """What products.py reads; a panel that this product cannot need is not compiled."""
     traits = TRAITS[weight.type]
     product = quant_product if traits.rounding.is_quantized else float_product
@@ -94,10 +94,10 @@ def _product_params(weight: Tensor, column_bytes: int, n_columns: int) -> tuple[
     if panel is None or n_columns < panel_from:
         panel, panel_from = None, NEVER
     return (
-        product.address(),
-        address_of(traits.dot),
-        address_of(panel),
-        address_of(traits.to_float) if converts else 0,
+        product,
+        traits.dot,
+        panel,
+        traits.to_float if converts else None,
         weight.type.block_elems,
         layout.GROUP_ROWS * weight.nb[1],
         column_bytes,

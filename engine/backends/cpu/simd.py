@@ -112,6 +112,7 @@ def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
         2: lambda _, a, b: resolve(a, b),
         3: lambda _, a, b, c: resolve(a, b, c),
         4: lambda _, a, b, c, d: resolve(a, b, c, d),
+        5: lambda _, a, b, c, d, e: resolve(a, b, c, d, e),
         6: lambda _, a, b, c, d, e, f: resolve(a, b, c, d, e, f),
         7: lambda _, a, b, c, d, e, f, g: resolve(a, b, c, d, e, f, g),
         8: lambda _, a, b, c, d, e, f, g, h: resolve(a, b, c, d, e, f, g, h),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
 from engine.backends.cpu import layout
 from engine.backends.cpu.repack import stored_strides
 
 if TYPE_CHECKING:
     from engine.backend.interface import SplitGraph
+    from engine.backends.cpu.jit import Kernel
     from engine.core.tensor import Shape, Tensor
     from engine.core.types import TensorType
 
@@ -31,6 +32,9 @@ SOURCES = (
 Placed = tuple[int, "Shape", "Shape"]
 """Address, ne and nb of a tensor."""
 
+Param = Union[int, float, "Kernel", None]
+"""A parameter of a row; a kernel stands for its address, None for 0."""
+
 
 @dataclass(slots=True)
 class Row:
@@ -39,7 +43,7 @@ class Row:
     kernel: str
     i_node: int
     tensors: dict[int, Placed]
-    params: tuple[int | float, ...] = ()
+    params: tuple[Param, ...] = ()
     parallel: bool = False
     shared: str = ""
     own_bytes: int = 0
@@ -85,7 +89,7 @@ class Writer:
         kernel: str,
         i_node: int,
         node: Tensor,
-        params: tuple[int | float, ...] = (),
+        params: tuple[Param, ...] = (),
         *,
         work: int | None = None,
         shared: str = "",
@@ -103,7 +107,7 @@ class Writer:
         kernel: str,
         i_node: int,
         tensors: dict[int, Placed],
-        params: tuple[int | float, ...],
+        params: tuple[Param, ...],
         *,
         n_elems: int,
         shared: str = "",

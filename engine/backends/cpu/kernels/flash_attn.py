@@ -83,6 +83,12 @@ floats (KEY_TO_FLOAT 0 if directly); and what values are.
 ALIBI = 8
 """The first of the three that `slope_of` reads."""
 
+SCORES = 64
+"""Where scores begin in the scratch of a head of a short batch, behind its state."""
+
+HEAD_BYTES = SCORES + 8 * KEYS
+"""State, scores and shrinks of such a head; its query stands behind them."""
+
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
 _MINUS_INF = np.float32(-np.inf)
@@ -205,7 +211,7 @@ def _add_values(
 ) -> None:
     """Add the weighted f16 rows of v to y, key by key."""
     i = 0
-    # Four vectors at a time: each sum waits for its own rounding only.
+    # Several vectors at a time: each sum waits for its own rounding only.
     while i + 4 * LANES <= dv:
         a, b = load_f32v(y + 4 * i), load_f32v(y + 4 * (i + LANES))
         c, d = load_f32v(y + 4 * (i + 2 * LANES)), load_f32v(y + 4 * (i + 3 * LANES))
@@ -233,6 +239,45 @@ def _add_values(
 
 
 @helper
+def _add_values_twice(
+    y: int, z: int, v: int, v_stride: int, weights: int, step: int, n_keys: int, dv: int
+) -> None:
+    """Add the weighted f16 rows of v to two heads, y and z; dv is a multiple of 4 * LANES.
+
+    By what y shrinks stands 4 * KEYS behind its weights; what is z's, `step` further.
+    """
+    shrinks = weights + 4 * KEYS
+    for i in range(0, dv, 4 * LANES):
+        m, n = y + 4 * i, z + 4 * i
+        a, b = load_f32v(m), load_f32v(m + 4 * LANES)
+        c, d = load_f32v(m + 8 * LANES), load_f32v(m + 12 * LANES)
+        e, f = load_f32v(n), load_f32v(n + 4 * LANES)
+        g, h = load_f32v(n + 8 * LANES), load_f32v(n + 12 * LANES)
+        for j in range(n_keys):
+            row, at = v + j * v_stride + 2 * i, 4 * j
+            v0, v1 = load_f16v(row), load_f16v(row + 2 * LANES)
+            v2, v3 = load_f16v(row + 4 * LANES), load_f16v(row + 6 * LANES)
+            weight, shrink = load_f32(weights + at), load_f32(shrinks + at)
+            a = _add_rounded(a, v0, weight, shrink)
+            b = _add_rounded(b, v1, weight, shrink)
+            c = _add_rounded(c, v2, weight, shrink)
+            d = _add_rounded(d, v3, weight, shrink)
+            weight, shrink = load_f32(weights + step + at), load_f32(shrinks + step + at)
+            e = _add_rounded(e, v0, weight, shrink)
+            f = _add_rounded(f, v1, weight, shrink)
+            g = _add_rounded(g, v2, weight, shrink)
+            h = _add_rounded(h, v3, weight, shrink)
+        store_f32v(m, a)
+        store_f32v(m + 4 * LANES, b)
+        store_f32v(m + 8 * LANES, c)
+        store_f32v(m + 12 * LANES, d)
+        store_f32v(n, e)
+        store_f32v(n + 4 * LANES, f)
+        store_f32v(n + 8 * LANES, g)
+        store_f32v(n + 12 * LANES, h)
+
+
+@helper
 def _add_floats(y: int, v: int, weights: int, shrinks: int, n_keys: int, dv: int) -> None:
     """Add the weighted f32 rows of v, side by side, to y, key by key."""
     for i in range(0, dv, LANES):
@@ -247,12 +292,12 @@ def _add_floats(y: int, v: int, weights: int, shrinks: int, n_keys: int, dv: int
 
 
 @helper
-def _is_masked(mask: int, n_keys: int) -> bool:
-    """Whether a row of the mask hides all of its keys."""
-    for i in range(n_keys):
-        if load_f16(mask + 2 * i) != _MINUS_INF:
-            return False
-    return True
+def _n_visible(mask: int, n_keys: int) -> int:
+    """Keys up to the last one that a row of the mask shows."""
+    n = n_keys
+    while n > 0 and load_f16(mask + 2 * (n - 1)) == _MINUS_INF:
+        n -= 1
+    return n
 
 
 @helper
@@ -278,52 +323,107 @@ def _take_share(p: int, y: int, dv: int, state: int, h: int) -> None:
 
 
 @helper
-def _attend_row(
+def _begin_row(p: int, y: int, q: int, state: int) -> None:
+    """Nothing was seen yet; the query is rounded to what keys want, HEAD_BYTES behind."""
+    quantize_column(param(p, QUERY_ROUNDING), state + HEAD_BYTES, q, ne(p, SRC1, 0))
+    store_f32(state, _MINUS_INF)
+    store_f32(state + 4, _ZERO)
+    for i in range(ne(p, SRC2, 0)):
+        store_f32(y + 4 * i, _ZERO)
+
+
+@helper
+def _weigh_keys(
     p: int,
-    y: int,
-    q: int,
     k: int,
-    v: int,
     mask: int,
+    n_keys: int,
+    slope: np.float32,
+    state: int,
+    scale: np.float32,
+    softcap: np.float32,
+) -> None:
+    """Write weights of keys from address k on, and by what earlier results shrink, behind state."""
+    stride, scores = nb(p, SRC1, 1), state + SCORES
+    group, query = GROUP_ROWS * stride, state + HEAD_BYTES
+    d = ne(p, SRC1, 0)
+    call10(param(p, KEY_DOT), k, group, stride, nb(p, SRC1, 0), n_keys, query, 0, 1, d, scores)
+    _bias_scores(scores, mask, slope, n_keys, scale, softcap)
+    _weigh_in_order(scores, scores + 4 * KEYS, state, n_keys)
+
+
+@helper
+def _add_any_values(p: int, y: int, v: int, state: int, n_keys: int, room: int) -> None:
+    """Add weighted values from address v on, f16 or what becomes floats in `room`."""
+    weights, stride, dv = state + SCORES, nb(p, SRC2, 1), ne(p, SRC2, 0)
+    shrinks = weights + 4 * KEYS
+    if param(p, VALUE_KIND) == KIND_F16:
+        _add_values(y, v, stride, weights, shrinks, n_keys, dv)
+        return
+    for i in range(n_keys):
+        call3(param(p, VALUE_TO_FLOAT), room + 4 * i * dv, v + i * stride, dv)
+    _add_floats(y, room, weights, shrinks, n_keys, dv)
+
+
+@helper
+def _attend_rows(
+    p: int,
+    t: int,
     h: int,
+    n_heads: int,
+    i3: int,
     scratch: int,
     scale: np.float32,
     softcap: np.float32,
 ) -> None:
-    """One query of head h: y [dv].
+    """Query t of one head, or of two that share keys and values.
 
-    Scratch, f32: state, scores and shrinks [KEYS], values [dv, KEYS], query.
+    Scratch of a head, f32: state, scores and shrinks [KEYS], query [d]; behind those of two, values
+    [dv, KEYS]. Two heads take their turns together, so that neither waits for its own rounding.
     """
-    n_kv, d, dv = ne(p, SRC1, 1), ne(p, SRC1, 0), ne(p, SRC2, 0)
-    k_stride, v_stride = nb(p, SRC1, 1), nb(p, SRC2, 1)
-    state, scores = scratch, scratch + 64
-    shrinks, values = scores + 4 * KEYS, scores + 8 * KEYS
-    query, slope = values + 4 * KEYS * dv, slope_of(p, ALIBI, h)
-    quantize_column(param(p, QUERY_ROUNDING), query, q, d)
-    store_f32(state, _MINUS_INF)
-    store_f32(state + 4, _ZERO)
-    for i in range(dv):
-        store_f32(y + 4 * i, _ZERO)
+    n_kv, dv, n_all = ne(p, SRC1, 1), ne(p, SRC2, 0), ne(p, SRC0, 2)
+    step = HEAD_BYTES + 4 * _whole_vectors(ne(p, SRC1, 0))
+    room = scratch + 2 * step
+    k = row_at(p, SRC1, 0, h // (n_all // ne(p, SRC1, 2)), i3)
+    v = row_at(p, SRC2, 0, h // (n_all // ne(p, SRC2, 2)), i3)
+    for i in range(n_heads):
+        _begin_row(
+            p, row_at(p, DST, h + i, t, i3), row_at(p, SRC0, t, h + i, i3), scratch + i * step
+        )
+    y, z = row_at(p, DST, h, t, i3), row_at(p, DST, h + n_heads - 1, t, i3)
     for first in range(0, n_kv, KEYS):
-        n_keys, seen = min(KEYS, n_kv - first), mask
+        n_keys, mask = min(KEYS, n_kv - first), _mask_row(p, t, h, i3)
         if mask != 0:
-            seen = mask + 2 * first
-            if _is_masked(seen, n_keys):
-                continue
-        keys, group = k + first * k_stride, GROUP_ROWS * k_stride
-        dot, block = param(p, KEY_DOT), nb(p, SRC1, 0)
-        call10(dot, keys, group, k_stride, block, n_keys, query, 0, 1, d, scores)
-        _bias_scores(scores, seen, slope, n_keys, scale, softcap)
-        _weigh_in_order(scores, shrinks, state, n_keys)
-        rows = v + first * v_stride
-        if param(p, VALUE_KIND) == KIND_F16:
-            _add_values(y, rows, v_stride, scores, shrinks, n_keys, dv)
+            mask += 2 * first
+            n_keys = _n_visible(mask, n_keys)
+        if n_keys == 0:
             continue
-        for i in range(n_keys):
-            call3(param(p, VALUE_TO_FLOAT), values + 4 * i * dv, rows + i * v_stride, dv)
-        _add_floats(y, values, scores, shrinks, n_keys, dv)
-    _take_share(p, y, dv, state, h)
-    scale_row(y, y, dv, _inverse(load_f32(state + 4)))
+        keys, values = k + first * nb(p, SRC1, 1), v + first * nb(p, SRC2, 1)
+        for i in range(n_heads):
+            slope = slope_of(p, ALIBI, h + i)
+            _weigh_keys(p, keys, mask, n_keys, slope, scratch + i * step, scale, softcap)
+        if n_heads == 1:
+            _add_any_values(p, y, values, scratch, n_keys, room)
+        else:
+            weights = scratch + SCORES
+            _add_values_twice(y, z, values, nb(p, SRC2, 1), weights, step, n_keys, dv)
+    for i in range(n_heads):
+        y, state = row_at(p, DST, h + i, t, i3), scratch + i * step
+        _take_share(p, y, dv, state, h + i)
+        scale_row(y, y, dv, _inverse(load_f32(state + 4)))
+
+
+@helper
+def _heads_at_once(p: int, h: int, n_left: int) -> int:
+    """Two where head h and the next one share keys, values and mask, and values are whole tiles."""
+    per_key, per_value = ne(p, SRC0, 2) // ne(p, SRC1, 2), ne(p, SRC0, 2) // ne(p, SRC2, 2)
+    if n_left < 2 or param(p, VALUE_KIND) != KIND_F16 or ne(p, SRC2, 0) % (4 * LANES) != 0:
+        return 1
+    if address(p, SRC3) != 0 and ne(p, SRC3, 2) != 1:
+        return 1
+    if h // per_key == (h + 1) // per_key and h // per_value == (h + 1) // per_value:
+        return 2
+    return 1
 
 
 @helper
@@ -342,15 +442,21 @@ def _all_are_masked(
     if address(p, SRC3) == 0:
         return False
     for c in range(n_queries):
-        if not _is_masked(_mask_row(p, t + c, h, i3) + 2 * first, n_keys):
+        if _n_visible(_mask_row(p, t + c, h, i3) + 2 * first, n_keys) > 0:
             return False
     return True
 
 
 @helper
+def _whole_vectors(n: int) -> int:
+    """`n` floats rounded up to whole vectors."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@helper
 def _row_bytes(dv: int) -> int:
     """Bytes of a row of unpacked values: dv floats, rounded up to a vector."""
-    return (dv + LANES - 1) // LANES * LANES * 4
+    return 4 * _whole_vectors(dv)
 
 
 @helper
@@ -469,14 +575,16 @@ def flash_attn(p: int, ith: int, nth: int) -> int:
     n_steps = (n_tokens + step - 1) // step
     scratch = own_scratch(p, ith)
     first, end = share(n_steps * n_heads * n3, ith, nth)
-    for unit in range(first, end):
-        t, h, i3 = unit % n_steps * step, unit // n_steps % n_heads, unit // (n_steps * n_heads)
-        if step > 1:
+    if step > 1:
+        for unit in range(first, end):
+            t, h, i3 = unit % n_steps * step, unit // n_steps % n_heads, unit // (n_steps * n_heads)
             n_queries = min(step, n_tokens - t)
             _attend_tile(p, t, n_queries, h, i3, scratch, scale, softcap)
-            continue
-        k = row_at(p, SRC1, 0, h // (n_heads // ne(p, SRC1, 2)), i3)
-        v = row_at(p, SRC2, 0, h // (n_heads // ne(p, SRC2, 2)), i3)
-        y, q, mask = row_at(p, DST, h, t, i3), row_at(p, SRC0, t, h, i3), _mask_row(p, t, h, i3)
-        _attend_row(p, y, q, k, v, mask, h, scratch, scale, softcap)
+        return 0
+    unit = first
+    while unit < end:
+        h, t, i3 = unit % n_heads, unit // n_heads % n_steps, unit // (n_steps * n_heads)
+        count = _heads_at_once(p, h, min(end - unit, n_heads - h))
+        _attend_rows(p, t, h, count, i3, scratch, scale, softcap)
+        unit += count
     return 0

@@ -71,8 +71,3 @@ TRAITS: dict[T, Traits] = {
     T.NVFP4: Traits(convert_iq.nvfp4_to_f32),
     T.Q1_0: Traits(convert_iq.q1_0_to_f32),
 }
-
-
-def address_of(part: Kernel | None) -> int:
-    """Address of a kernel, compiled now if it must be; 0 for none."""
-    return 0 if part is None else part.address()
