@@ -7,7 +7,7 @@ kernels call stands in simd.py and in the tiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -16,6 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from engine.backends.cpu.features import Variant, has_half_conversion, variant
+from engine.core import codebooks
 
 VARIANT = variant()
 LANES = 16 if VARIANT is Variant.AVX512_VNNI else 8
@@ -24,10 +25,16 @@ HAS_VNNI = VARIANT in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
 BYTE_BIAS = 128 if HAS_VNNI else 0
 """What `bias_bytes` adds to signed bytes before `dot_bytes`: VNNI wants them unsigned."""
 
+BIASED_E2M1, BIASED_NONLINEAR = (
+    [int(number) + BYTE_BIAS & 255 for number in numbers]
+    for numbers in (codebooks.E2M1, codebooks.NONLINEAR)
+)
+"""Tables of sixteen numbers as `dot_bytes` wants them."""
+
 Emit = Callable[[ir.IRBuilder, list[ir.Value]], ir.Value | None]
 
 _CGUTILS = cast("Any", cgutils)  # its functions carry no types
-_I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
+_I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _HALF, _FLOAT, _DOUBLE = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 MAGIC = 12582912.0
 """1.5 * 2^23; a float plus this is rounded to an integer that sits in its low bits."""
@@ -164,22 +171,6 @@ def float_to_brain(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     chosen = builder.select(is_nan, builder.or_(bits, constant(ints, 0x400000)), rounded)
     upper = builder.lshr(chosen, constant(ints, 16))
     return builder.trunc(upper, ir.VectorType(_I16, ints.count))
-
-
-def fp4_plus_12(b: ir.IRBuilder, codes: ir.Value) -> ir.Value:
-    """Vector of bytes 0..15, codes of fp4, as twice their value plus 12: 0..24.
-
-    Magnitudes are 0, 1, 2, 3, 4, 6, 8, 12; bit 3 is the sign.
-    """
-    size = codes.type
-    magnitude = b.and_(codes, constant(size, 7))
-    value = magnitude
-    for first, more in ((5, 1), (6, 1), (7, 3)):
-        is_larger = b.icmp_unsigned(">=", magnitude, constant(size, first))
-        value = b.add(value, b.select(is_larger, constant(size, more), constant(size, 0)))
-    is_negative = b.icmp_unsigned(">=", codes, constant(size, 8))
-    twelve = constant(size, 12)
-    return b.select(is_negative, b.sub(twelve, value), b.add(twelve, value))
 
 
 def half_power_of_two(b: ir.IRBuilder, exponents: ir.Value) -> ir.Value:
@@ -324,3 +315,39 @@ def _dot_avx2(b: ir.IRBuilder, weights: ir.Value, x: ir.Value) -> ir.Value:
     pairs = call_llvm(b, "llvm.x86.avx2.pmadd.ub.sw", words, [magnitude, signed])
     ones = constant(words, 1)
     return call_llvm(b, "llvm.x86.avx2.pmadd.wd", ir.VectorType(_I32, 8), [pairs, ones])
+
+
+def sum_pairs(b: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
+    """Products of vectors of i16, neighbours added up: i32 lanes, half as many."""
+    n = left.type.count // 2
+    ints = ir.VectorType(_I32, n)
+    if VARIANT is not Variant.GENERIC:
+        name = "llvm.x86.avx512.pmaddw.d.512" if n == 16 else "llvm.x86.avx2.pmadd.wd"
+        return call_llvm(b, name, ints, [left, right])
+    wide = ir.VectorType(_I32, 2 * n)
+    products = b.mul(b.sext(left, wide), b.sext(right, wide))
+    halves = [
+        b.shuffle_vector(products, products, indices(list(range(first, 2 * n, 2))))
+        for first in (0, 1)
+    ]
+    return b.add(*halves)
+
+
+_LOOK_UPS = {
+    64: "llvm.x86.avx512.pshuf.b.512",
+    32: "llvm.x86.avx2.pshuf.b",
+}
+
+
+def look_up(b: ir.IRBuilder, table: Sequence[int], codes: ir.Value) -> ir.Value:
+    """Vector of bytes 0..15 as the bytes of a table with that place; 32 or 64 of them."""
+    size = codes.type
+    entries = [ir.Constant(_I8, value) for value in table]
+    if VARIANT is not Variant.GENERIC:
+        repeated = ir.Constant(size, entries * (size.count // len(entries)))
+        return call_llvm(b, _LOOK_UPS[size.count], size, [repeated, codes])
+    value = constant(size, table[0])
+    for code, entry in enumerate(table):
+        is_code = b.icmp_unsigned("==", codes, constant(size, code))
+        value = b.select(is_code, constant(size, entry), value)
+    return value

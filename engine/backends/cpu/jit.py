@@ -15,13 +15,16 @@ from typing import Any, TypeVar, cast
 
 import numba
 from numba import types
+from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
 
 from engine.backends.cpu.features import llvm_features, variant
 from engine.core import codebooks
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+"""Without numba's memory management (nrt), which nothing here needs; see `_LoadingCache`."""
 _WITHOUT_DOORS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 _COMPILED = ("codegen.py", "simd.py", "*tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
 _CONSTANTS = Path(codebooks.__file__)
@@ -61,7 +64,30 @@ def helper(function: F) -> F:
 
 def entry(function: F) -> F:
     """A function of whole numbers that Python calls, and helpers too."""
-    return cast("F", numba.njit(**_OPTIONS, cache=True)(function))
+    compiled = cast("Any", numba.njit(**_OPTIONS)(function))
+    compiled._cache = _LoadingCache(function)
+    return cast("F", compiled)
+
+
+class _LoadingCache(FunctionCache):
+    """numba's cache, which loads without getting ready to compile.
+
+    numba's own imports all that it can translate and compiles its memory management before it
+    looks: a third of the start of a run that finds everything compiled. Our code needs neither;
+    who has to compile gets ready then.
+    """
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What is in the cache for a signature; None for nothing."""
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(sig, target_context)
+
+
+class _CachedFunction(CFunc):
+    """A kernel as numba compiles it, with that cache."""
+
+    def enable_caching(self) -> None:
+        self._cache = _LoadingCache(self._pyfunc)
 
 
 class Kernel:
@@ -87,7 +113,15 @@ class Kernel:
     def _compiled(self) -> Any:
         n_params = self._function.__code__.co_argcount
         signature = types.int64(*[types.int64] * n_params)
-        return numba.cfunc(signature, cache=True, error_model="numpy")(self._function)
+        compiled = _CachedFunction(
+            self._function,
+            (signature.args, signature.return_type),
+            locals={},
+            options={name: _OPTIONS[name] for name in ("error_model", "_nrt")},
+        )
+        compiled.enable_caching()
+        compiled.compile()
+        return compiled
 
 
 def kernel(function: Callable[..., int]) -> Kernel:

@@ -8,7 +8,7 @@ rows, so reads one stream of memory instead of four:
     interleaved  a0 b0 c0 d0 a1 b1 c1 d1 a2 b2 c2 d2 | e0 ..
 
 Blocks are moved whole, so reading gives back the bytes that were written, and products are equal
-bit by bit. A type that no tile reads keeps its order. Imports no compiler.
+bit by bit. Every type that ggml has a layout for is read by tiles. Imports no compiler.
 """
 
 from __future__ import annotations
@@ -24,23 +24,12 @@ from engine.backend.interface import Buffer, BufferType, Bytes, Completion, Done
 from engine.backends.cpu.layout import GROUP_ROWS
 from engine.core.devices import BufferTypeFacts, BufferUsage
 from engine.core.repack import CPU_REPACK
-from engine.core.types import TensorType
 
 if TYPE_CHECKING:
     from engine.backend.interface import Event
     from engine.core.tensor import Shape, Tensor
 
 Blocks = npt.NDArray[np.void]
-
-TILED = frozenset(
-    {TensorType.Q4_0, TensorType.Q8_0, TensorType.MXFP4}
-    | {TensorType.Q4_K, TensorType.Q5_K, TensorType.Q6_K}
-)
-"""Types that come here and that register tiles read.
-
-Rows of the others become floats one by one before they are multiplied: scattering the blocks of
-iq4_nl was measured to cost a token 20 to 50 %.
-"""
 
 
 class RepackBuffer(Buffer):
@@ -61,7 +50,7 @@ class RepackBuffer(Buffer):
 
     def init_tensor(self, offset: int, tensor: Tensor) -> None:
         """Say which weight lies at `offset`; its rows must fill whole groups."""
-        assert tensor.ne[1] % _group_rows(tensor) == 0, tensor
+        assert tensor.ne[1] % GROUP_ROWS == 0, tensor
         assert tensor.is_contiguous, tensor
         assert offset + tensor.n_bytes <= self.size, (offset, tensor, self.size)
         self._tensors[offset] = tensor
@@ -80,7 +69,7 @@ class RepackBuffer(Buffer):
         start_ns = time.monotonic_ns()
         start = max(at for at in self._tensors if at <= offset)
         tensor = self._tensors[start]
-        group_bytes = _group_rows(tensor) * tensor.nb[1]
+        group_bytes = GROUP_ROWS * tensor.nb[1]
         first, end = (offset - start) // group_bytes, -(-(offset - start + out.size) // group_bytes)
         stored = self._memory[start : start + tensor.n_bytes]
         groups = _groups(stored, tensor, interleaved=True)[first:end]
@@ -112,22 +101,16 @@ class RepackBufferType(BufferType):
 
 def stored_strides(tensor: Tensor, buft: BufferTypeFacts) -> Shape:
     """Strides nb as kernels find them in such memory: nb[0] from block to block of a row."""
-    n_rows, block_bytes = _group_rows(tensor), tensor.type.block_bytes
-    if buft.name != CPU_REPACK.name or n_rows == 1:
+    if buft.name != CPU_REPACK.name:
         return tensor.nb
-    return (n_rows * block_bytes, block_bytes, tensor.nb[2], tensor.nb[3])
-
-
-def _group_rows(tensor: Tensor) -> int:
-    """Rows whose blocks lie side by side."""
-    return GROUP_ROWS if tensor.type in TILED else 1
+    block_bytes = tensor.type.block_bytes
+    return (GROUP_ROWS * block_bytes, block_bytes, tensor.nb[2], tensor.nb[3])
 
 
 def _groups(memory: Bytes, tensor: Tensor, *, interleaved: bool) -> Blocks:
     """`memory` as blocks [group, row, block], whichever way it is stored."""
     blocks = memory.view(np.dtype((np.void, tensor.type.block_bytes)))
     n_blocks = tensor.ne[0] // tensor.type.block_elems
-    n_rows = _group_rows(tensor)
     if interleaved:
-        return blocks.reshape(-1, n_blocks, n_rows).transpose(0, 2, 1)
-    return blocks.reshape(-1, n_rows, n_blocks)
+        return blocks.reshape(-1, n_blocks, GROUP_ROWS).transpose(0, 2, 1)
+    return blocks.reshape(-1, GROUP_ROWS, n_blocks)

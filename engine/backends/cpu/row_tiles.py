@@ -13,18 +13,21 @@ from llvmlite import ir
 from numba import types
 
 from engine.backends.cpu.codegen import (
+    BIASED_E2M1,
+    BIASED_NONLINEAR,
     BYTE_BIAS,
     LANES,
     Emit,
     at,
+    call_llvm,
     constant,
     counting,
     dot,
-    fp4_plus_12,
     half_power_of_two,
     half_to_float,
     indices,
     load,
+    look_up,
     multiply_add,
     pointer,
     prefetch,
@@ -33,6 +36,7 @@ from engine.backends.cpu.codegen import (
 )
 from engine.backends.cpu.layout import (
     GROUP_ROWS,
+    KIND_IQ4_NL,
     KIND_MXFP4,
     KIND_Q4_0,
     KIND_Q4_1,
@@ -49,13 +53,16 @@ TOO_LARGE = {
     KIND_Q5_0: 16,
     KIND_Q5_1: 0,
     KIND_Q8_0: BYTE_BIAS,
-    KIND_MXFP4: 12,
+    KIND_MXFP4: BYTE_BIAS,
+    KIND_IQ4_NL: BYTE_BIAS,
 }
 """What is to be subtracted from the bytes that `dot` sees."""
 
+_TABLES = {KIND_MXFP4: BIASED_E2M1, KIND_IQ4_NL: BIASED_NONLINEAR}
 _WITH_M = (KIND_Q4_1, KIND_Q5_1)
 _FIFTH_BITS_AT = {KIND_Q5_0: 2, KIND_Q5_1: 4}
-_NIBBLES_AT = {KIND_Q4_0: 2, KIND_Q4_1: 4, KIND_Q5_0: 6, KIND_Q5_1: 8, KIND_MXFP4: 1}
+_NIBBLES_AT = {KIND_Q4_0: 2, KIND_Q4_1: 4, KIND_Q5_0: 6, KIND_Q5_1: 8}
+_NIBBLES_AT |= {KIND_MXFP4: 1, KIND_IQ4_NL: 2}
 
 ROW_TILE = GROUP_ROWS
 """Rows that one column is multiplied with at once, so that sums do not wait for one another."""
@@ -130,11 +137,19 @@ def sum_of_lanes(b: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return b.extract_element(value, _I32(0))
 
 
+def _eight(b: ir.IRBuilder, values: ir.Value, r: int) -> ir.Value:
+    """The lanes of row r of a tile in the register that it shares."""
+    first = 8 * (r % ROWS_AT_ONCE)
+    return b.shuffle_vector(values, values, indices(list(range(first, first + 8))))
+
+
 class _Tile:
     """A tile while its code is written.
 
     A register holds the eight sums of ROWS_AT_ONCE rows with a column. Blocks are taken by two, so
     that scales become floats together. `lows` adds up m * sum in its odd lanes, two lanes a row.
+    Types with tables have two times eight sums, for even and odd blocks; an odd number's last block
+    is one whole number, in `last`, and its scale.
     """
 
     def __init__(
@@ -147,9 +162,13 @@ class _Tile:
     ) -> None:
         self.b, self.kind, self.starts, self.stride = b, kind, starts, stride
         n_registers, columns = ROW_TILE // ROWS_AT_ONCE, range(n_columns)
+        n_sets = 2 if kind in _TABLES else 1
         self.sums = [
-            [variable(b, constant(_SUM, 0.0)) for _ in range(n_registers)] for _ in columns
+            [[variable(b, constant(_SUM, 0.0)) for _ in range(n_registers)] for _ in range(n_sets)]
+            for _ in columns
         ]
+        rows = constant(ir.VectorType(_FLOAT, ROW_TILE), 0.0)
+        self.last = [(variable(b, rows), variable(b, rows)) for _ in columns]
         self.lows = [variable(b, constant(_PAIRS, 0.0)) for _ in columns]
 
     def add(self, n: int, xs: list[ir.Value], block: ir.Value, n_blocks: ir.Value) -> None:
@@ -177,7 +196,10 @@ class _Tile:
             factors = self._factors(c, scales, pairs, n)
             for i in range(n):
                 column = load(b, at(b, b.add(x, at_bytes), BLOCK * i), I8X32.llvm)
-                self._multiply(c, weights[i], column, factors, ROW_TILE * i)
+                if n == 1 and self.kind in _TABLES:
+                    self._multiply_last(c, weights[i], column, factors)
+                else:
+                    self._multiply(c, i, weights[i], column, factors)
 
     def _factors(self, c: int, scales: ir.Value, pairs: ir.Value, n: int) -> ir.Value:
         """Scales of `n` blocks of each row times those of column `c`; adds up m * sum, if any."""
@@ -197,38 +219,64 @@ class _Tile:
     def _multiply(
         self,
         c: int,
+        i_block: int,
         weights: list[ir.Value],
         column: ir.Value,
         factors: ir.Value,
-        first_factor: int,
     ) -> None:
         """Add the products of weights and 32 elements of column `c`."""
+        b, step = self.b, 2 if self.kind in _WITH_M else 1
+        totals = self.sums[c][i_block % len(self.sums[c])]
+        for i, (dots, total) in enumerate(zip(self._dots(weights, column), totals, strict=True)):
+            first = ROW_TILE * i_block + ROWS_AT_ONCE * i
+            lanes = [step * (first + lane // 8) for lane in range(LANES)]
+            factor = b.shuffle_vector(factors, factors, indices(lanes))
+            b.store(multiply_add(b, [b.sitofp(dots, _SUM), factor, b.load(total)]), total)
+
+    def _multiply_last(
+        self, c: int, weights: list[ir.Value], column: ir.Value, factors: ir.Value
+    ) -> None:
+        """Keep the products of a last block without neighbour."""
+        b, dots = self.b, self._dots(weights, column)
+        last, scale = self.last[c]
+        numbers = b.load(last)
+        for r in range(ROW_TILE):
+            lanes = _eight(b, dots[r // ROWS_AT_ONCE], r)
+            number = call_llvm(b, "llvm.vector.reduce.add.v8i32", _I32, [lanes])
+            numbers = b.insert_element(numbers, b.sitofp(number, _FLOAT), _I32(r))
+        b.store(numbers, last)
+        b.store(factors, scale)
+
+    def _dots(self, weights: list[ir.Value], column: ir.Value) -> list[ir.Value]:
+        """Sums of four products of each register."""
         b = self.b
         x = b.shuffle_vector(column, column, indices([*range(BLOCK)] * ROWS_AT_ONCE))
         start = self._start(x)
-        step = 2 if self.kind in _WITH_M else 1
-        for i, total in enumerate(self.sums[c]):
-            products = b.sitofp(dot(b, start, weights[i], x), _SUM)
-            first = first_factor + ROWS_AT_ONCE * i
-            lanes = [step * (first + lane // 8) for lane in range(LANES)]
-            factor = b.shuffle_vector(factors, factors, indices(lanes))
-            b.store(multiply_add(b, [products, factor, b.load(total)]), total)
+        return [dot(b, start, each, x) for each in weights]
 
     def totals(self, c: int) -> list[ir.Value]:
         """The finished sum of each row with column `c`."""
         b = self.b
         totals = []
         for r in range(ROW_TILE):
-            sums = b.load(self.sums[c][r // ROWS_AT_ONCE])
-            first = 8 * (r % ROWS_AT_ONCE)
-            total = sum_of_lanes(
-                b, b.shuffle_vector(sums, sums, indices(list(range(first, first + 8))))
-            )
+            sets = [b.load(each[r // ROWS_AT_ONCE]) for each in self.sums[c]]
+            sums = sets[0] if len(sets) == 1 else b.fadd(*sets)
+            total = sum_of_lanes(b, _eight(b, sums, r))
             if self.kind in _WITH_M:
                 low = b.extract_element(b.load(self.lows[c]), _I32(2 * r + 1))
                 total = b.fadd(total, low)
             totals.append(total)
-        return totals
+        return self._with_last(c, totals) if self.kind in _TABLES else totals
+
+    def _with_last(self, c: int, totals: list[ir.Value]) -> list[ir.Value]:
+        """Sums of rows plus what `_multiply_last` kept."""
+        b = self.b
+        last, scale = (b.load(place) for place in self.last[c])
+        value = ir.Constant(last.type, ir.Undefined)
+        for r, total in enumerate(totals):
+            value = b.insert_element(value, total, _I32(r))
+        value = multiply_add(b, [scale, last, value])
+        return [b.extract_element(value, _I32(r)) for r in range(ROW_TILE)]
 
     def _scales(self, places: list[ir.Value]) -> ir.Value:
         """Lanes d, or where the format has it d and m in turn, of the blocks at `places`."""
@@ -264,8 +312,8 @@ class _Tile:
         shifts = ir.Constant(_WORDS, ([0] * 4 + [4] * 4) * ROWS_AT_ONCE)
         moved = b.lshr(b.bitcast(twice, _WORDS), shifts)
         low = b.bitcast(b.and_(moved, constant(_WORDS, 0x0F0F0F0F)), twice.type)
-        if self.kind == KIND_MXFP4:
-            return fp4_plus_12(b, low)
+        if self.kind in _TABLES:
+            return look_up(b, _TABLES[self.kind], low)
         return b.or_(low, self._fifth_bits(blocks)) if self.kind in _FIFTH_BITS_AT else low
 
     def _fifth_bits(self, blocks: list[ir.Value]) -> ir.Value:
@@ -294,4 +342,5 @@ row_tile_q4_1, row_tiles_q4_1 = _of_kind(KIND_Q4_1)
 row_tile_q5_0, row_tiles_q5_0 = _of_kind(KIND_Q5_0)
 row_tile_q5_1, row_tiles_q5_1 = _of_kind(KIND_Q5_1)
 row_tile_q8_0, row_tiles_q8_0 = _of_kind(KIND_Q8_0)
+row_tile_iq4_nl, row_tiles_iq4_nl = _of_kind(KIND_IQ4_NL)
 row_tile_mxfp4, row_tiles_mxfp4 = _of_kind(KIND_MXFP4)

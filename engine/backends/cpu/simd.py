@@ -10,7 +10,7 @@ LANES is 16 with AVX-512 and 8 everywhere else, where LLVM splits vectors as it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir
@@ -21,6 +21,8 @@ from numba.extending import intrinsic
 
 from engine.backends.cpu import codegen
 from engine.backends.cpu.codegen import (
+    BIASED_E2M1,
+    BIASED_NONLINEAR,
     BYTE_BIAS,
     LANES,
     MAGIC,
@@ -31,11 +33,12 @@ from engine.backends.cpu.codegen import (
     broadcast,
     call_llvm,
     constant,
+    dot,
     float_to_brain,
     float_to_half,
-    fp4_plus_12,
     half_to_float,
     indices,
+    look_up,
     multiply_add,
     pointer,
 )
@@ -43,6 +46,7 @@ from engine.backends.cpu.features import Variant
 
 Vector = Any
 """A vector value inside a kernel."""
+F = TypeVar("F", bound=Callable[..., Any])
 Operation = Callable[..., Any]
 Convert = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 IntOperation = Callable[..., int]
@@ -121,6 +125,22 @@ def _of_arity(n_params: int, resolve: Callable[..., Any]) -> Operation:
         11: lambda _, a, b, c, d, e, f, g, h, i, j, k: resolve(a, b, c, d, e, f, g, h, i, j, k),
     }
     return cast("Operation", intrinsic(by_arity[n_params]))
+
+
+def piece(result: Any, n_params: int) -> Callable[[F], F]:
+    """Make a function of whole numbers an operation, which helpers may take as an argument.
+
+    A jitted function as an argument would do too, but numba keeps no kernel on disk that has one.
+    """
+    params = [types.int64] * n_params
+
+    def decorate(function: F) -> F:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return context.compile_internal(builder, function, signature, args)
+
+        return cast("F", _of_arity(n_params, lambda *_: (result(*params), generate)))
+
+    return decorate
 
 
 # --- memory ------------------------------------------------------------------------------------
@@ -236,6 +256,7 @@ load_f64: Callable[..., float] = define(_load_scalar(_DOUBLE), types.float64, ty
 load_f32: FloatOperation = define(_load_scalar(_FLOAT), types.float32, types.int64)
 load_f16: FloatOperation = define(_load_short_scalar(half_to_float), types.float32, types.int64)
 load_bf16: FloatOperation = define(_load_short_scalar(brain_to_float), types.float32, types.int64)
+store_i16 = define(_store_narrow(_I16), types.void, types.int64, types.int64)
 store_i8 = define(_store_narrow(_I8), types.void, types.int64, types.int64)
 store_i32 = define(_store_narrow(_I32), types.void, types.int64, types.int64)
 store_i64 = define(_store_scalar, types.void, types.int64, types.int64)
@@ -364,6 +385,33 @@ max_lanes: FloatOperation = define(_reduce(_larger), types.float32, F32V)
 max_lanes_or_nan: FloatOperation = define(_reduce(_larger_or_nan), types.float32, F32V)
 
 
+def _picked(b: ir.IRBuilder, a: list[ir.Value], lanes: list[int]) -> ir.Value:
+    """Lanes of one vector or, counted on, of two."""
+    return b.shuffle_vector(a[0], a[-1], indices(lanes))
+
+
+def _turned_pairs(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
+    swapped = _picked(b, a, [i ^ 1 for i in range(LANES)])
+    signs = ir.Constant(
+        ir.VectorType(_I32, LANES), [-(2**31) if i % 2 == 0 else 0 for i in range(LANES)]
+    )
+    return b.bitcast(b.xor(b.bitcast(swapped, signs.type), signs), swapped.type)
+
+
+every_second = define_like_first(2, lambda b, a: _picked(b, a, [2 * i for i in range(LANES)]))
+"""Lanes 0, 2, ... of two vectors, one behind the other."""
+every_other_second = define_like_first(
+    2, lambda b, a: _picked(b, a, [2 * i + 1 for i in range(LANES)])
+)
+"""Lanes 1, 3, ... of two vectors, one behind the other."""
+first_of_pairs = define_like_first(1, lambda b, a: _picked(b, a, [i & -2 for i in range(LANES)]))
+"""The first lane of each pair, twice."""
+second_of_pairs = define_like_first(1, lambda b, a: _picked(b, a, [i | 1 for i in range(LANES)]))
+"""The second lane of each pair, twice."""
+turned_pairs = define_like_first(1, _turned_pairs)
+"""Each pair (x, y) as (-y, x)."""
+
+
 # --- bytes -------------------------------------------------------------------------------------
 
 
@@ -429,18 +477,43 @@ def _store_scaled(b: ir.IRBuilder, a: list[ir.Value]) -> None:
         b.store(value, pointer(b, at(b, a[0], 4 * first), floats), align=1)
 
 
+def _store_sums_of_16(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """Write the sum of each 16 of 256 signed bytes at a[1] as i16 to a[0]."""
+    zero, one = constant(I32V.llvm, 0), constant(I8V.llvm, 1)
+    sums = [
+        dot(b, zero, one, b.load(pointer(b, at(b, a[1], first), I8V.llvm), align=1))
+        for first in range(0, 256, 4 * LANES)
+    ]
+    for _ in range(2):
+        # Neighbours of two vectors are added up to one vector, in order.
+        halves = [
+            [
+                b.shuffle_vector(left, right, indices(list(range(first, 2 * LANES, 2))))
+                for first in (0, 1)
+            ]
+            for left, right in zip(sums[::2], sums[1::2], strict=True)
+        ]
+        sums = [b.add(even, odd) for even, odd in halves]
+    for i, value in enumerate(sums):
+        small = b.trunc(value, ir.VectorType(_I16, LANES))
+        b.store(small, pointer(b, at(b, a[0], 2 * LANES * i), small.type), align=1)
+
+
 bias_bytes = define(
     lambda b, a: b.xor(a[0], constant(a[0].type, BYTE_BIAS)) if BYTE_BIAS else a[0], I8X32, I8X32
 )
 """Signed bytes plus BYTE_BIAS."""
+store_sums_of_16 = define(_store_sums_of_16, types.void, types.int64, types.int64)
 nibbles = define(_nibbles, I8X32, I8X16)
 store_rounded = define(_store_rounded, types.void, types.int64, F32V)
 round_even = define_like_first(1, _round_even)
 load_bytes_as_f32v = define(_bytes_to_floats, F32V, types.int64)
 join_bytes = define_like_first(2, lambda b, a: b.or_(*a))
 fifth_bits = define(_fifth_bits, I8X32, types.int64)
-fp4_bytes = define(lambda b, a: fp4_plus_12(b, a[0]), I8X32, I8X32)
-"""Codes of fp4 as twice their value plus 12."""
+e2m1_bytes = define(lambda b, a: look_up(b, BIASED_E2M1, a[0]), I8X32, I8X32)
+"""Codes of fp4 as twice their value plus BYTE_BIAS."""
+nonlinear_bytes = define(lambda b, a: look_up(b, BIASED_NONLINEAR, a[0]), I8X32, I8X32)
+"""Codes of iq4_nl and iq4_xs as their number plus BYTE_BIAS."""
 shifted = define(_shifted, I8X32, I8X32, types.int64, types.int64)
 raised = define(_raised, I8X32, I8X32, types.int64)
 store_scaled = define(_store_scaled, types.void, types.int64, I8X32, *[types.float32] * 4)

@@ -12,6 +12,8 @@ from numba import types
 
 from engine.backends.cpu.codegen import (
     LANES,
+    Emit,
+    at,
     broadcast,
     constant,
     counting,
@@ -22,6 +24,7 @@ from engine.backends.cpu.codegen import (
     multiply_add,
     pointer,
     strided,
+    sum_pairs,
     variable,
 )
 from engine.backends.cpu.simd import F32V, I8V, I32V, define
@@ -35,8 +38,25 @@ BYTE_COLUMNS = 8 if LANES == 16 else 4
 BLOCK = 32
 """Elements of a block of every type here, and of quantised activations."""
 
-PANEL_BLOCK_BYTES = LANES * (BLOCK + 8)
+BLOCKS = 8
+"""Blocks of 32 in a super-block."""
+
+SCALE_AT, TAIL_BYTES = 32, 64
+"""What a column of super-blocks has of each behind its bytes: sixteen sums of 16 in i16, then the
+scale in f32; see kernels/quantize.py."""
+
+BLOCK_STRIDE = LANES * (BLOCK + 8)
 """A panel's block: LANES x 32 bytes, then LANES scales and LANES offsets in f32."""
+
+SCALES_AT = LANES * BLOCK * BLOCKS
+LOWS_AT = SCALES_AT + LANES * 4 * 2 * BLOCKS
+OFFSET_AT = LOWS_AT + LANES * 4 * BLOCKS
+SUPER_STRIDE = OFFSET_AT + 4 * LANES
+"""A panel's super-block: LANES x 256 bytes; from SCALES_AT sixteen or eight times LANES scales in
+f32; from LOWS_AT eight times LANES pairs of i16; from OFFSET_AT LANES factors in f32."""
+
+PANEL_BLOCK_BYTES = max(BLOCK_STRIDE, SUPER_STRIDE // BLOCKS)
+"""Room of a block in a panel of either kind."""
 
 _I8, _I16, _I32, _I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _FLOAT = ir.FloatType()
@@ -76,7 +96,7 @@ def _byte_tile(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     pairs_at = b.mul(n_blocks, _I64(BLOCK))
     totals = [variable(b, constant(floats, 0.0)) for _ in columns]
     with counting(b, n_blocks) as block:
-        here = strided(b, panel, block, _I64(PANEL_BLOCK_BYTES))
+        here = strided(b, panel, block, _I64(BLOCK_STRIDE))
         at_bytes = b.mul(block, _I64(BLOCK))
         at_pair = b.add(pairs_at, b.mul(block, _I64(8)))
         dots = [constant(ints, 0) for _ in columns]
@@ -98,6 +118,72 @@ def _byte_tile(b: ir.IRBuilder, a: list[ir.Value]) -> None:
     for column, total in zip(reversed(columns), reversed(totals), strict=True):
         address = strided(b, out, column, _I64(4 * LANES))
         b.store(b.load(total), pointer(b, address, floats), align=4)
+
+
+def _super_tile(group: int) -> Emit:
+    """out[c] = sum over super-blocks of x scale[c] * (products + offset * sum of (pair . x sums)).
+
+    Products are the sum of scale * (bytes . x bytes), with a scale for each `group` elements.
+    x of a column: n_blocks * 32 bytes, then TAIL_BYTES for each super-block.
+    """
+
+    def emit(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+        panel, x, x_stride, n_cols, n_blocks, out = a
+        floats = F32V.llvm
+        columns = [_column(b, c, n_cols) for c in range(BYTE_COLUMNS)]
+        xs = [strided(b, x, column, x_stride) for column in columns]
+        totals = [variable(b, constant(floats, 0.0)) for _ in columns]
+        with counting(b, b.sdiv(n_blocks, _I64(BLOCKS))) as block:
+            here = strided(b, panel, block, _I64(SUPER_STRIDE))
+            in_row = b.mul(block, _I64(BLOCK * BLOCKS))
+            in_tail = b.add(b.mul(n_blocks, _I64(BLOCK)), b.mul(block, _I64(TAIL_BYTES)))
+            parts = _group_sums(b, group, here, [b.add(address, in_row) for address in xs])
+            tails = [b.add(address, in_tail) for address in xs]
+            offset = load(b, at(b, here, OFFSET_AT), floats)
+            for low, part, tail, total in zip(
+                _low_sums(b, here, tails), parts, tails, totals, strict=True
+            ):
+                value = multiply_add(b, [offset, b.sitofp(low, floats), part])
+                scale = broadcast(b, load(b, at(b, tail, SCALE_AT), _FLOAT), LANES)
+                b.store(multiply_add(b, [value, scale, b.load(total)]), total)
+        for column, total in zip(reversed(columns), reversed(totals), strict=True):
+            address = strided(b, out, column, _I64(4 * LANES))
+            b.store(b.load(total), pointer(b, address, floats), align=4)
+
+    return emit
+
+
+def _group_sums(b: ir.IRBuilder, group: int, panel: ir.Value, xs: list[ir.Value]) -> list[ir.Value]:
+    """Products of a super-block with each column, each group times its scale."""
+    floats, ints = F32V.llvm, I32V.llvm
+    parts = [variable(b, constant(floats, 0.0)) for _ in xs]
+    for part in parts:
+        b.store(constant(floats, 0.0), part)
+    with counting(b, _I64(BLOCK * BLOCKS // group)) as i:
+        here, in_row = strided(b, panel, i, _I64(group * LANES)), b.mul(i, _I64(group))
+        dots = [constant(ints, 0) for _ in xs]
+        for step in range(0, group, 4):
+            rows = load(b, at(b, here, step * LANES), I8V.llvm)
+            for c, address in enumerate(xs):
+                four = load(b, at(b, b.add(address, in_row), step), _I32)
+                dots[c] = dot(b, dots[c], rows, b.bitcast(broadcast(b, four, LANES), I8V.llvm))
+        scale = load(b, strided(b, at(b, panel, SCALES_AT), i, _I64(4 * LANES)), floats)
+        for products, part in zip(dots, parts, strict=True):
+            value = multiply_add(b, [b.sitofp(products, floats), scale, b.load(part)])
+            b.store(value, part)
+    return [b.load(part) for part in parts]
+
+
+def _low_sums(b: ir.IRBuilder, panel: ir.Value, tails: list[ir.Value]) -> list[ir.Value]:
+    """Pairs of i16 of a super-block times each column's sums of 16."""
+    shorts = ir.VectorType(_I16, 2 * LANES)
+    sums = [constant(I32V.llvm, 0) for _ in tails]
+    for i in range(BLOCKS):
+        pairs = load(b, at(b, panel, LOWS_AT + 4 * LANES * i), shorts)
+        for c, tail in enumerate(tails):
+            both = broadcast(b, load(b, at(b, tail, 4 * i), _I32), LANES)
+            sums[c] = b.add(sums[c], sum_pairs(b, pairs, b.bitcast(both, shorts)))
+    return sums
 
 
 def _transpose(b: ir.IRBuilder, rows: list[ir.Value]) -> list[ir.Value]:
@@ -143,6 +229,10 @@ float_tile = define(_float_tile, types.void, *[types.int64] * 8)
 
 byte_tile = define(_byte_tile, types.void, *[types.int64] * 6)
 """(panel, x, column stride, columns, blocks, out): writes out [LANES, columns]."""
+
+super_tile_16 = define(_super_tile(16), types.void, *[types.int64] * 6)
+"""As `byte_tile`, over a panel of super-blocks with a scale for each 16 elements."""
+super_tile_32 = define(_super_tile(32), types.void, *[types.int64] * 6)
 
 store_transposed = define(_store_transposed, types.void, *[types.int64] * 4)
 store_halfs_transposed = define(_store_halfs_transposed, types.void, *[types.int64] * 4)

@@ -198,14 +198,20 @@ def iq4_nl_to_f32(y: int, x: int, n: int) -> int:
     return 0
 
 
+@helper
+def scale_iq4_xs(block: int, j: int) -> int:
+    """The j-th of eight scales of 6 bits."""
+    low = load_u8(block + 4 + j // 2) >> (4 * (j % 2)) & 15
+    high = load_u16(block + 2) >> (2 * j) & 3
+    return (low | high << 4) - 32
+
+
 @kernel
 def iq4_xs_to_f32(y: int, x: int, n: int) -> int:
     """D * (scale - 32) * number."""
     for group in range(n // 32):
         block, j = x + 136 * (group // 8), group % 8
-        low = load_u8(block + 4 + j // 2) >> (4 * (j % 2)) & 15
-        high = load_u16(block + 2) >> (2 * j) & 3
-        step = load_f16(block) * np.float32((low | high << 4) - 32)
+        step = load_f16(block) * np.float32(scale_iq4_xs(block, j))
         _store_nonlinear(y + 128 * group, block + 8 + 16 * j, step)
     return 0
 

@@ -9,16 +9,54 @@ import numpy as np
 
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.simd import (
+    I8X32,
+    Vector,
     join_bytes,
     load_f16,
     load_i8,
     load_i8x32,
     load_u8,
+    piece,
     raised,
     shifted,
     store_f32,
     store_scaled,
 )
+
+
+@piece(I8X32, 2)
+def weights_q2_k(place: int, j: int) -> Vector:
+    """Block j of eight of a super-block, as bytes."""
+    return shifted(load_i8x32(place + 16 + 32 * (j // 4)), 2 * (j % 4), 3)
+
+
+@piece(I8X32, 2)
+def weights_q3_k(place: int, j: int) -> Vector:
+    """The same, 4 too large."""
+    low = shifted(load_i8x32(place + 32 + 32 * (j // 4)), 2 * (j % 4), 3)
+    return join_bytes(low, raised(shifted(load_i8x32(place), j, 1), 2))
+
+
+@piece(I8X32, 2)
+def weights_q4_k(place: int, j: int) -> Vector:
+    """The same."""
+    return shifted(load_i8x32(place + 16 + 32 * (j // 2)), 4 * (j % 2), 15)
+
+
+@piece(I8X32, 2)
+def weights_q5_k(place: int, j: int) -> Vector:
+    """The same."""
+    low = shifted(load_i8x32(place + 48 + 32 * (j // 2)), 4 * (j % 2), 15)
+    return join_bytes(low, raised(shifted(load_i8x32(place + 16), j, 1), 4))
+
+
+@piece(I8X32, 2)
+def weights_q6_k(place: int, j: int) -> Vector:
+    """The same, 32 too large."""
+    half, quarter = j // 4, j % 4
+    low = shifted(load_i8x32(place + 64 * half + 32 * (quarter % 2)), 4 * (quarter // 2), 15)
+    high = load_i8x32(place + 128 + 32 * half)
+    return join_bytes(low, raised(shifted(high, 2 * quarter, 3), 4))
 
 
 @kernel
@@ -28,11 +66,10 @@ def q2_k_to_f32(y: int, x: int, n: int) -> int:
         place = x + 84 * block
         d, dmin = load_f16(place + 80), load_f16(place + 82)
         for j in range(8):
-            q = shifted(load_i8x32(place + 16 + 32 * (j // 4)), 2 * (j % 4), 3)
             first, second = load_u8(place + 2 * j), load_u8(place + 2 * j + 1)
             store_scaled(
                 y + 1024 * block + 128 * j,
-                q,
+                weights_q2_k(place, j),
                 d * np.float32(first & 15),
                 -dmin * np.float32(first >> 4),
                 d * np.float32(second & 15),
@@ -42,11 +79,11 @@ def q2_k_to_f32(y: int, x: int, n: int) -> int:
 
 
 @helper
-def _scale_q3_k(place: int, j: int) -> np.float32:
+def scale_q3_k(place: int, j: int) -> int:
     """The j-th of 16 scales of 6 bits: four of them in nibbles, two in crumbs behind."""
     low = load_u8(place + j % 8) >> (4 * (j // 8)) & 15
     high = load_u8(place + 8 + j % 4) >> (2 * (j // 4)) & 3
-    return np.float32((low | high << 4) - 32)
+    return (low | high << 4) - 32
 
 
 @kernel
@@ -57,12 +94,11 @@ def q3_k_to_f32(y: int, x: int, n: int) -> int:
         place = x + 110 * block
         d = load_f16(place + 108)
         for j in range(8):
-            low = shifted(load_i8x32(place + 32 + 32 * (j // 4)), 2 * (j % 4), 3)
-            top = raised(shifted(load_i8x32(place), j, 1), 2)
-            first = d * _scale_q3_k(place + 96, 2 * j)
-            second = d * _scale_q3_k(place + 96, 2 * j + 1)
+            q = weights_q3_k(place, j)
+            first = d * np.float32(scale_q3_k(place + 96, 2 * j))
+            second = d * np.float32(scale_q3_k(place + 96, 2 * j + 1))
             target = y + 1024 * block + 128 * j
-            store_scaled(target, join_bytes(low, top), first, four * first, second, four * second)
+            store_scaled(target, q, first, four * first, second, four * second)
     return 0
 
 
@@ -84,7 +120,7 @@ def q4_k_to_f32(y: int, x: int, n: int) -> int:
         for j in range(8):
             scale, least = scale_and_min(place + 4, j)
             step, low = d * np.float32(scale), -dmin * np.float32(least)
-            q = shifted(load_i8x32(place + 16 + 32 * (j // 2)), 4 * (j % 2), 15)
+            q = weights_q4_k(place, j)
             store_scaled(y + 1024 * block + 128 * j, q, step, low, step, low)
     return 0
 
@@ -98,9 +134,8 @@ def q5_k_to_f32(y: int, x: int, n: int) -> int:
         for j in range(8):
             scale, least = scale_and_min(place + 4, j)
             step, low = d * np.float32(scale), -dmin * np.float32(least)
-            q = shifted(load_i8x32(place + 48 + 32 * (j // 2)), 4 * (j % 2), 15)
-            fifth = raised(shifted(load_i8x32(place + 16), j, 1), 4)
-            store_scaled(y + 1024 * block + 128 * j, join_bytes(q, fifth), step, low, step, low)
+            q = weights_q5_k(place, j)
+            store_scaled(y + 1024 * block + 128 * j, q, step, low, step, low)
     return 0
 
 
@@ -112,12 +147,7 @@ def q6_k_to_f32(y: int, x: int, n: int) -> int:
         place = x + 210 * block
         d = load_f16(place + 208)
         for j in range(8):
-            half, quarter = j // 4, j % 4
-            low = load_i8x32(place + 64 * half + 32 * (quarter % 2))
-            high = load_i8x32(place + 128 + 32 * half)
-            q = join_bytes(
-                shifted(low, 4 * (quarter // 2), 15), raised(shifted(high, 2 * quarter, 3), 4)
-            )
+            q = weights_q6_k(place, j)
             first = d * np.float32(load_i8(place + 192 + 2 * j))
             second = d * np.float32(load_i8(place + 193 + 2 * j))
             target = y + 1024 * block + 128 * j

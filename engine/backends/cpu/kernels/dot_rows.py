@@ -10,6 +10,8 @@ what does not fill them in f64; ggml-cpu/vec.cpp.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from engine.backends.cpu.codegen import LANES
@@ -17,12 +19,14 @@ from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.layout import GROUP_ROWS
 from engine.backends.cpu.row_tiles import (
     ROW_TILE,
+    row_tile_iq4_nl,
     row_tile_mxfp4,
     row_tile_q4_0,
     row_tile_q4_1,
     row_tile_q5_0,
     row_tile_q5_1,
     row_tile_q8_0,
+    row_tiles_iq4_nl,
     row_tiles_mxfp4,
     row_tiles_q4_0,
     row_tiles_q4_1,
@@ -31,6 +35,7 @@ from engine.backends.cpu.row_tiles import (
     row_tiles_q8_0,
 )
 from engine.backends.cpu.simd import (
+    Vector,
     fadd,
     fma,
     fmul,
@@ -46,9 +51,23 @@ from engine.backends.cpu.simd import (
     sum_lanes_wide,
     wide,
 )
-from engine.backends.cpu.super_tiles import row_tile_q4_k, row_tile_q5_k, row_tile_q6_k
+from engine.backends.cpu.super_tiles import (
+    row_tile_iq4_xs,
+    row_tile_q2_k,
+    row_tile_q3_k,
+    row_tile_q4_k,
+    row_tile_q5_k,
+    row_tile_q6_k,
+    row_tiles_iq4_xs,
+    row_tiles_q2_k,
+    row_tiles_q3_k,
+    row_tiles_q4_k,
+    row_tiles_q5_k,
+    row_tiles_q6_k,
+)
 
 _ZERO = np.float32(0.0)
+_Load = Callable[..., Vector]
 
 
 @helper
@@ -58,312 +77,219 @@ def row_of(w: int, group: int, row: int, r: int) -> int:
 
 
 @helper
+def _dot(load: _Load, load_part: _Load, size: int, w: int, x: int, n: int) -> np.float32:
+    """Dot product of n numbers of `size` bytes, as the loads give them, and f32."""
+    a, b, c, d = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
+    i = 0
+    while i + 4 * LANES <= n:
+        y, z = w + size * i, x + 4 * i
+        a = fma(load(y), load_f32v(z), a)
+        b = fma(load(y + size * LANES), load_f32v(z + 4 * LANES), b)
+        c = fma(load(y + 2 * size * LANES), load_f32v(z + 8 * LANES), c)
+        d = fma(load(y + 3 * size * LANES), load_f32v(z + 12 * LANES), d)
+        i += 4 * LANES
+    total = sum_lanes(fadd(fadd(a, c), fadd(b, d)))
+    if i == n:
+        return total
+    rest = wide(splat(_ZERO))
+    while i < n:
+        count = min(LANES, n - i)
+        part = load_part(w + size * i, count)
+        rest = fadd(rest, wide(fmul(part, load_f32_part(x + 4 * i, count))))
+        i += LANES
+    return np.float32(np.float64(total) + sum_lanes_wide(rest))
+
+
+@helper
 def dot_f32(w: int, x: int, n: int) -> np.float32:
     """Dot product of f32 and f32, n elements."""
-    a, b, c, d = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-    i = 0
-    while i + 4 * LANES <= n:
-        y, z = w + 4 * i, x + 4 * i
-        a = fma(load_f32v(y), load_f32v(z), a)
-        b = fma(load_f32v(y + 4 * LANES), load_f32v(z + 4 * LANES), b)
-        c = fma(load_f32v(y + 8 * LANES), load_f32v(z + 8 * LANES), c)
-        d = fma(load_f32v(y + 12 * LANES), load_f32v(z + 12 * LANES), d)
-        i += 4 * LANES
-    total = sum_lanes(fadd(fadd(a, c), fadd(b, d)))
-    if i == n:
-        return total
-    rest = wide(splat(_ZERO))
-    while i < n:
-        count = min(LANES, n - i)
-        part = load_f32_part(w + 4 * i, count)
-        rest = fadd(rest, wide(fmul(part, load_f32_part(x + 4 * i, count))))
-        i += LANES
-    return np.float32(np.float64(total) + sum_lanes_wide(rest))
+    return _dot(load_f32v, load_f32_part, 4, w, x, n)
 
 
 @helper
-def _dot_f16(w: int, x: int, n: int) -> np.float32:
-    """Dot product of f16 and f32."""
-    a, b, c, d = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-    i = 0
-    while i + 4 * LANES <= n:
-        y, z = w + 2 * i, x + 4 * i
-        a = fma(load_f16v(y), load_f32v(z), a)
-        b = fma(load_f16v(y + 2 * LANES), load_f32v(z + 4 * LANES), b)
-        c = fma(load_f16v(y + 4 * LANES), load_f32v(z + 8 * LANES), c)
-        d = fma(load_f16v(y + 6 * LANES), load_f32v(z + 12 * LANES), d)
-        i += 4 * LANES
-    total = sum_lanes(fadd(fadd(a, c), fadd(b, d)))
-    if i == n:
-        return total
-    rest = wide(splat(_ZERO))
-    while i < n:
-        count = min(LANES, n - i)
-        part = load_f16_part(w + 2 * i, count)
-        rest = fadd(rest, wide(fmul(part, load_f32_part(x + 4 * i, count))))
-        i += LANES
-    return np.float32(np.float64(total) + sum_lanes_wide(rest))
+def _dot_floats(
+    load: _Load,
+    load_part: _Load,
+    size: int,
+    w: int,
+    row: int,
+    rows: int,
+    x: int,
+    step: int,
+    columns: int,
+    k: int,
+    y: int,
+) -> int:
+    """Rows of numbers, which are never interleaved."""
+    for r in range(rows):
+        place = w + r * row
+        for c in range(columns):
+            value = _dot(load, load_part, size, place, x + c * step, k)
+            store_f32(y + 4 * (LANES * c + r), value)
+    return 0
 
 
 @helper
-def _dot_bf16(w: int, x: int, n: int) -> np.float32:
-    """Dot product of bf16 and f32."""
-    a, b, c, d = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
-    i = 0
-    while i + 4 * LANES <= n:
-        y, z = w + 2 * i, x + 4 * i
-        a = fma(load_bf16v(y), load_f32v(z), a)
-        b = fma(load_bf16v(y + 2 * LANES), load_f32v(z + 4 * LANES), b)
-        c = fma(load_bf16v(y + 4 * LANES), load_f32v(z + 8 * LANES), c)
-        d = fma(load_bf16v(y + 6 * LANES), load_f32v(z + 12 * LANES), d)
-        i += 4 * LANES
-    total = sum_lanes(fadd(fadd(a, c), fadd(b, d)))
-    if i == n:
-        return total
-    rest = wide(splat(_ZERO))
-    while i < n:
-        count = min(LANES, n - i)
-        part = load_bf16_part(w + 2 * i, count)
-        rest = fadd(rest, wide(fmul(part, load_f32_part(x + 4 * i, count))))
-        i += LANES
-    return np.float32(np.float64(total) + sum_lanes_wide(rest))
+def _dot_blocks(
+    one: Callable[..., None],
+    few: Callable[..., None],
+    w: int,
+    group: int,
+    row: int,
+    block: int,
+    rows: int,
+    x: int,
+    step: int,
+    columns: int,
+    k: int,
+    y: int,
+) -> int:
+    """Rows of blocks, by the tile of one column or of a few."""
+    for r in range(0, rows, ROW_TILE):
+        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
+        if columns == 1:
+            one(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
+        else:
+            few(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
+    return 0
 
 
 @kernel
 def f32_dot(
-    w: int, _1: int, row: int, _2: int, rows: int, x: int, step: int, columns: int, k: int, y: int
+    w: int, _1: int, row: int, _2: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
-    """Rows of f32, which are never interleaved."""
-    for r in range(rows):
-        place = w + r * row
-        for c in range(columns):
-            store_f32(y + 4 * (LANES * c + r), dot_f32(place, x + c * step, k))
-    return 0
+    """Rows of f32."""
+    return _dot_floats(load_f32v, load_f32_part, 4, w, row, n, x, step, m, k, y)
 
 
 @kernel
 def f16_dot(
-    w: int, _1: int, row: int, _2: int, rows: int, x: int, step: int, columns: int, k: int, y: int
+    w: int, _1: int, row: int, _2: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
-    """Rows of f16, which are never interleaved."""
-    for r in range(rows):
-        place = w + r * row
-        for c in range(columns):
-            store_f32(y + 4 * (LANES * c + r), _dot_f16(place, x + c * step, k))
-    return 0
+    """Rows of f16."""
+    return _dot_floats(load_f16v, load_f16_part, 2, w, row, n, x, step, m, k, y)
 
 
 @kernel
 def bf16_dot(
-    w: int, _1: int, row: int, _2: int, rows: int, x: int, step: int, columns: int, k: int, y: int
+    w: int, _1: int, row: int, _2: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
-    """Rows of bf16, which are never interleaved."""
-    for r in range(rows):
-        place = w + r * row
-        for c in range(columns):
-            store_f32(y + 4 * (LANES * c + r), _dot_bf16(place, x + c * step, k))
-    return 0
+    """Rows of bf16."""
+    return _dot_floats(load_bf16v, load_bf16_part, 2, w, row, n, x, step, m, k, y)
 
 
 @kernel
 def q4_0_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_0."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_q4_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_q4_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_q4_0, row_tiles_q4_0
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q4_1_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_1."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_q4_1(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_q4_1(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_q4_1, row_tiles_q4_1
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q5_0_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_0."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_q5_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_q5_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_q5_0, row_tiles_q5_0
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q5_1_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_1."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_q5_1(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_q5_1(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_q5_1, row_tiles_q5_1
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q8_0_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q8_0."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_q8_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_q8_0(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_q8_0, row_tiles_q8_0
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def mxfp4_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of mxfp4."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        if columns == 1:
-            row_tile_mxfp4(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-        else:
-            row_tiles_mxfp4(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
-    return 0
+    one, few = row_tile_mxfp4, row_tiles_mxfp4
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+
+
+@kernel
+def iq4_nl_dot(
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
+) -> int:
+    """Rows of iq4_nl."""
+    one, few = row_tile_iq4_nl, row_tiles_iq4_nl
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+
+
+@kernel
+def q2_k_dot(
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
+) -> int:
+    """Rows of q2_K."""
+    one, few = row_tile_q2_k, row_tiles_q2_k
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+
+
+@kernel
+def q3_k_dot(
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
+) -> int:
+    """Rows of q3_K."""
+    one, few = row_tile_q3_k, row_tiles_q3_k
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q4_k_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_K."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        for c in range(columns):
-            target = y + 4 * (LANES * c + r)
-            row_tile_q4_k(place, row, block, count, x + c * step, k // 32, target)
-    return 0
+    one, few = row_tile_q4_k, row_tiles_q4_k
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q5_k_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_K."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        for c in range(columns):
-            target = y + 4 * (LANES * c + r)
-            row_tile_q5_k(place, row, block, count, x + c * step, k // 32, target)
-    return 0
+    one, few = row_tile_q5_k, row_tiles_q5_k
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
 def q6_k_dot(
-    w: int,
-    group: int,
-    row: int,
-    block: int,
-    rows: int,
-    x: int,
-    step: int,
-    columns: int,
-    k: int,
-    y: int,
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q6_K."""
-    for r in range(0, rows, ROW_TILE):
-        place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
-        for c in range(columns):
-            target = y + 4 * (LANES * c + r)
-            row_tile_q6_k(place, row, block, count, x + c * step, k // 32, target)
-    return 0
+    one, few = row_tile_q6_k, row_tiles_q6_k
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+
+
+@kernel
+def iq4_xs_dot(
+    w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
+) -> int:
+    """Rows of iq4_xs."""
+    one, few = row_tile_iq4_xs, row_tiles_iq4_xs
+    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)

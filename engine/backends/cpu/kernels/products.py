@@ -15,6 +15,7 @@ from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import nb, ne, param
 from engine.backends.cpu.kernels.dot_rows import dot_f32, row_of
+from engine.backends.cpu.kernels.unpack import BY_BLOCK
 from engine.backends.cpu.layout import DST, SRC0
 from engine.backends.cpu.row_tiles import COLUMN_TILE
 from engine.backends.cpu.simd import (
@@ -34,6 +35,8 @@ from engine.backends.cpu.tiles import (
     FLOAT_COLUMNS,
     byte_tile,
     float_tile,
+    super_tile_16,
+    super_tile_32,
 )
 
 PRODUCT, DOT, PANEL, TO_FLOAT, BLOCK_ELEMS, GROUP, COLUMN_BYTES, PANEL_FROM = range(8)
@@ -97,11 +100,7 @@ def _dot_columns(
 def quant_product(
     p: int, y: int, pairs: int, w: int, n_rows: int, x: int, x_stride: int, n_columns: int, own: int
 ) -> int:
-    """Blocks times quantised columns.
-
-    A type without a panel takes one column at a time: q6_K's scales change every 16 elements, a
-    panel's every 32.
-    """
+    """Blocks times quantised columns."""
     if n_columns < param(p, PANEL_FROM):
         _dot_columns(p, y, pairs, w, n_rows, x, x_stride, n_columns, own)
         return 0
@@ -109,10 +108,16 @@ def quant_product(
     panel = sums + 4 * LANES * BYTE_COLUMNS
     row_stride, block_stride = nb(p, SRC0, 1), nb(p, SRC0, 0)
     group = param(p, GROUP)
-    call8(param(p, PANEL), panel, own, w, group, row_stride, block_stride, n_rows, n_blocks)
+    unpack = param(p, PANEL)
+    way = call8(unpack, panel, own, w, group, row_stride, block_stride, n_rows, n_blocks)
     for c in range(0, n_columns, BYTE_COLUMNS):
-        count = min(BYTE_COLUMNS, n_columns - c)
-        byte_tile(panel, x + c * x_stride, x_stride, count, n_blocks, sums)
+        count, columns = min(BYTE_COLUMNS, n_columns - c), x + c * x_stride
+        if way == BY_BLOCK:
+            byte_tile(panel, columns, x_stride, count, n_blocks, sums)
+        elif way == 16:
+            super_tile_16(panel, columns, x_stride, count, n_blocks, sums)
+        else:
+            super_tile_32(panel, columns, x_stride, count, n_blocks, sums)
         _store_tile(p, y, pairs, c, sums, n_rows, count)
     return 0
 

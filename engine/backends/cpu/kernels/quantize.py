@@ -35,8 +35,10 @@ from engine.backends.cpu.simd import (
     store_f32_part,
     store_f32v,
     store_rounded,
+    store_sums_of_16,
     sum_lanes,
 )
+from engine.backends.cpu.tiles import SCALE_AT, TAIL_BYTES
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)
@@ -95,20 +97,23 @@ def quantize_row(kind: int, target: int, x: int, n_blocks: int) -> None:
 
 @helper
 def quantize_row_k(target: int, x: int, n_blocks: int) -> None:
-    """Write what `quantize_row` does, with one d for eight blocks, which stays a f32.
+    """Write n_blocks * 32 bytes q, then for each eight blocks TAIL_BYTES.
 
-    Source: ggml's q8_K, whose d and q have the other sign; their product is the same.
+    These hold the sum of each 16 of q, as i16, and d = max|x| / 127 as f32.
+    Source: ggml's q8_K, whose d and q may have the other sign; their product is the same.
     """
-    pairs = target + 32 * n_blocks
+    tail = target + 32 * n_blocks
     for first in range(0, n_blocks, 8):
         largest = largest_magnitude(x + 128 * first, 256)
         inverse, scale = step_inverse(largest), _ZERO
         if largest != _ZERO:
             scale = _ONE / inverse
-        for block in range(first, first + 8):
-            total = store_block(target + 32 * block, x + 128 * block, inverse)
-            store_f32(pairs + 8 * block, scale)
-            store_f32(pairs + 8 * block + 4, total * scale)
+        factor = splat(inverse)
+        for i in range(32 * first, 32 * first + 256, LANES):
+            store_rounded(target + i, fmul(load_f32v(x + 4 * i), factor))
+        store_sums_of_16(tail, target + 32 * first)
+        store_f32(tail + SCALE_AT, scale)
+        tail += TAIL_BYTES
 
 
 @helper

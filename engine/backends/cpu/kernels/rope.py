@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from engine.backends.cpu.codegen import LANES
 from engine.backends.cpu.jit import helper, kernel
 from engine.backends.cpu.kernels.common import (
     address,
@@ -18,7 +19,24 @@ from engine.backends.cpu.kernels.common import (
     share,
 )
 from engine.backends.cpu.layout import DST, SHARED, SRC0, SRC1, SRC2
-from engine.backends.cpu.simd import fma_scalar, load_f32, load_i32, load_i64, store_f32
+from engine.backends.cpu.simd import (
+    every_other_second,
+    every_second,
+    first_of_pairs,
+    fma,
+    fma_scalar,
+    fmul,
+    fsub,
+    load_f32,
+    load_f32v,
+    load_i32,
+    load_i64,
+    second_of_pairs,
+    splat,
+    store_f32,
+    store_f32v,
+    turned_pairs,
+)
 
 NORM = 0
 """The mode whose pairs are (2j, 2j + 1); others have (j, j + n_dims / 2)."""
@@ -34,7 +52,7 @@ N_DIMS, MODE, THETA_SCALE, FREQ_SCALE, EXT_FACTOR, MAGNITUDE, RAMP_BEGIN, RAMP_E
 OFFSET = 2
 """A parameter of the rotation, after N_DIMS and MODE: channels before the first pair."""
 
-_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+_ZERO, _ONE, _MINUS_ZERO = np.float32(0.0), np.float32(1.0), np.float32(-0.0)
 
 
 @helper
@@ -129,6 +147,41 @@ def rope_angles_sections(p: int, ith: int, nth: int) -> int:
     return 0
 
 
+@helper
+def _turn(y: int, z: int, x: int, w: int, angle: int) -> None:
+    """Rotate one pair, at x and w, to y and z."""
+    cos, sin = load_f32(angle), load_f32(angle + 4)
+    u, v = load_f32(x), load_f32(w)
+    store_f32(y, fma_scalar(u, cos, -(v * sin)))
+    store_f32(z, fma_scalar(u, sin, v * cos))
+
+
+@helper
+def _turn_halves(y: int, x: int, angles: int, gap: int) -> int:
+    """Rotate pairs (j, j + gap) of elements side by side, whole vectors of them; give the rest."""
+    j = 0
+    while j + LANES <= gap:
+        a, b = load_f32v(angles + 8 * j), load_f32v(angles + 8 * j + 4 * LANES)
+        cos, sin = every_second(a, b), every_other_second(a, b)
+        u, v = load_f32v(x + 4 * j), load_f32v(x + 4 * (j + gap))
+        store_f32v(y + 4 * j, fma(u, cos, fsub(splat(_MINUS_ZERO), fmul(v, sin))))
+        store_f32v(y + 4 * (j + gap), fma(u, sin, fmul(v, cos)))
+        j += LANES
+    return j
+
+
+@helper
+def _turn_neighbours(y: int, x: int, angles: int, n_pairs: int) -> int:
+    """Rotate pairs (2j, 2j + 1) of elements side by side, whole vectors of them; give the rest."""
+    j = 0
+    while j + LANES // 2 <= n_pairs:
+        both, turns = load_f32v(x + 8 * j), load_f32v(angles + 8 * j)
+        other = fmul(second_of_pairs(both), turned_pairs(turns))
+        store_f32v(y + 8 * j, fma(first_of_pairs(both), turns, other))
+        j += LANES // 2
+    return j
+
+
 @kernel
 def rope(p: int, ith: int, nth: int) -> int:
     """Give src0 [d, heads, t] rotated by the angles in SHARED; other channels are copied."""
@@ -147,12 +200,15 @@ def rope(p: int, ith: int, nth: int) -> int:
         angles = load_i64(p + SHARED) + i2 * n_dims * 4
         for i in range(offset):
             store_f32(y + i * step, load_f32(x + i * step_x))
-        for j in range(n_dims // 2):
-            cos, sin = load_f32(angles + 8 * j), load_f32(angles + 8 * j + 4)
-            i, k = offset + j * stride, offset + j * stride + gap
-            u, v = load_f32(x + i * step_x), load_f32(x + k * step_x)
-            store_f32(y + i * step, fma_scalar(u, cos, -(v * sin)))
-            store_f32(y + k * step, fma_scalar(u, sin, v * cos))
+        v, u = y + offset * step, x + offset * step_x
+        done = 0
+        if step == 4 and step_x == 4 and mode == NORM:
+            done = _turn_neighbours(v, u, angles, n_dims // 2)
+        elif step == 4 and step_x == 4:
+            done = _turn_halves(v, u, angles, gap)
+        for j in range(done, n_dims // 2):
+            i, k = j * stride, j * stride + gap
+            _turn(v + i * step, v + k * step, u + i * step_x, u + k * step_x, angles + 8 * j)
         for i in range(offset + n_dims, n0):
             store_f32(y + i * step, load_f32(x + i * step_x))
     return 0

@@ -53,9 +53,9 @@ TRAITS: dict[T, Traits] = {
     ),
     T.Q4_K: Traits(convert_k.q4_k_to_f32, None, dot_rows.q4_k_dot, unpack.q4_k_unpack, T.Q8_K),
     T.Q5_K: Traits(convert_k.q5_k_to_f32, None, dot_rows.q5_k_dot, unpack.q5_k_unpack, T.Q8_K),
-    T.Q6_K: Traits(convert_k.q6_k_to_f32, None, dot_rows.q6_k_dot, None, T.Q8_K),
-    T.Q2_K: Traits(convert_k.q2_k_to_f32),
-    T.Q3_K: Traits(convert_k.q3_k_to_f32),
+    T.Q6_K: Traits(convert_k.q6_k_to_f32, None, dot_rows.q6_k_dot, unpack.q6_k_unpack, T.Q8_K),
+    T.Q2_K: Traits(convert_k.q2_k_to_f32, None, dot_rows.q2_k_dot, unpack.q2_k_unpack, T.Q8_K),
+    T.Q3_K: Traits(convert_k.q3_k_to_f32, None, dot_rows.q3_k_dot, unpack.q3_k_unpack, T.Q8_K),
     T.TQ1_0: Traits(convert_k.tq1_0_to_f32),
     T.TQ2_0: Traits(convert_k.tq2_0_to_f32),
     T.IQ1_S: Traits(convert_iq.iq1_s_to_f32),
@@ -65,8 +65,12 @@ TRAITS: dict[T, Traits] = {
     T.IQ2_S: Traits(convert_iq.iq2_s_to_f32),
     T.IQ3_XXS: Traits(convert_iq.iq3_xxs_to_f32),
     T.IQ3_S: Traits(convert_iq.iq3_s_to_f32),
-    T.IQ4_NL: Traits(convert_iq.iq4_nl_to_f32),
-    T.IQ4_XS: Traits(convert_iq.iq4_xs_to_f32),
+    T.IQ4_NL: Traits(
+        convert_iq.iq4_nl_to_f32, None, dot_rows.iq4_nl_dot, unpack.iq4_nl_unpack, T.Q8_0
+    ),
+    T.IQ4_XS: Traits(
+        convert_iq.iq4_xs_to_f32, None, dot_rows.iq4_xs_dot, unpack.iq4_xs_unpack, T.Q8_K
+    ),
     T.MXFP4: Traits(convert_iq.mxfp4_to_f32, None, dot_rows.mxfp4_dot, unpack.mxfp4_unpack, T.Q8_0),
     T.NVFP4: Traits(convert_iq.nvfp4_to_f32),
     T.Q1_0: Traits(convert_iq.q1_0_to_f32),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 F32_ROUNDING = 1e-11
 KINDS = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q4_K, T.Q6_K, T.IQ3_S, T.MXFP4]
+KINDS += [T.IQ4_NL, T.IQ4_XS, T.Q2_K, T.Q3_K]
 SHAPES = [(1, 3, 5, 2), (5, 1, 4, 1), (2, 9, 4, 2), (3, 40, 3, 2), (17, 70, 8, 8), (33, 5, 2, 2)]
 """(rows, tokens, experts, used)."""
 
