@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -44,7 +45,8 @@ HELP = f"""Splitscope
                     (without a screen: run the demo, write {OUT}/trace.pftrace and window.png)
   make test         install what the tests need, then style, types, rules of direction, tests
   make check        the same without the tests
-  make bench        measure this machine on the demo model
+  make bench        measure this machine: ours against llama.cpp, four models (1.9 GB to fetch)
+  make bench-quick  the same in under a minute, on the demo model only
   make test-models  fetch two larger models (730 MB, their licences are shown), run their tests
   make clean        remove .venv, caches and {OUT}
 
@@ -92,6 +94,7 @@ def main(arguments: list[str]) -> int:
         "test": command_test,
         "check": command_check,
         "bench": command_bench,
+        "bench-quick": command_bench_quick,
         "test-models": command_test_models,
         "corpus": command_corpus,
         "placements": command_placements,
@@ -156,19 +159,20 @@ def command_check() -> int:
 
 
 def command_bench() -> int:
-    """Run every benchmark of tests/bench, one after the other; each prints its own figures."""
+    """Measure, and write a report; ARGS says which part of it, without it everything."""
     with one_at_a_time():
         environment = install([])
-        prepare_qt(environment)
         prepare_opencl(environment)
+    words = shlex.split(os.environ.get("ARGS", ""))
+    return run_python(["-m", "tests.bench", "report", *words], environment)
+
+
+def command_bench_quick() -> int:
+    """Measure the demo model; the last line that is printed holds the ratios."""
+    with one_at_a_time():
+        environment = install([])
     fetch("demo", environment)
-    hidden = dict(environment, QT_QPA_PLATFORM="offscreen")
-    failed = []
-    for script in sorted((ROOT / "tests" / "bench").glob("bench_*.py")):
-        say(script.stem)
-        if run_python([str(script)], hidden):
-            failed.append(script.stem)
-    return summary(failed)
+    return run_python(["-m", "tests.bench", "quick"], environment)
 
 
 def command_test_models() -> int:

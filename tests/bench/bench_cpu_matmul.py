@@ -61,10 +61,12 @@ def best_ns(backend: CpuBackend, kind: TensorType, n_columns: int) -> int:
     return min(done.end_ns - done.start_ns for done in seen)
 
 
-def product(kind: TensorType, n_columns: int) -> SplitGraph:
+def product(
+    kind: TensorType, n_columns: int, *, n_rows: int = ROWS, inner: int = INNER
+) -> SplitGraph:
     """One MUL_MAT with zero weights: speed does not depend on values."""
-    weight = Tensor(kind, (INNER, ROWS, 1, 1))
-    x = Tensor(TensorType.F32, (INNER, n_columns, 1, 1))
+    weight = Tensor(kind, (inner, n_rows, 1, 1))
+    x = Tensor(TensorType.F32, (inner, n_columns, 1, 1))
     node = build.mul_mat(weight, x)
     offset, places = 0, {}
     for tensor in (weight, x, node):
@@ -73,7 +75,7 @@ def product(kind: TensorType, n_columns: int) -> SplitGraph:
     buffer = create().devices()[0].buffer_type().alloc_buffer(offset)
     # Untouched pages would all be the same zero page.
     buffer.clear(0)
-    values = np.random.default_rng(0).standard_normal((n_columns, INNER), dtype=np.float32)
+    values = np.random.default_rng(0).standard_normal((n_columns, inner), dtype=np.float32)
     buffer.set_tensor(places[x], values.view(np.uint8).reshape(-1))
     return SplitGraph((node,), {tensor: Place(buffer, at) for tensor, at in places.items()})
 

@@ -336,6 +336,44 @@ def test_a_folder_that_is_not_given_is_named_before_anything_is_installed(checko
     assert not (checkout / ".venv").exists()
 
 
+ENGINE = """
+import json
+import sys
+
+if sys.argv[1] == "devices":
+    print(json.dumps({"devices": [{"type": "GPU", "description": "PoCL"}], "unavailable": []}))
+"""
+
+
+@pytest.fixture
+def measured(installed):
+    """That checkout with an engine that has everything, and a benchmark that prints its words."""
+    for folder, text in ((installed / "engine", ENGINE), (installed / "tests" / "bench", RUNNER)):
+        folder.mkdir(parents=True)
+        (folder / "__main__.py").write_text(text)
+    return installed
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
+def test_a_benchmark_gets_the_words_of_its_args(measured):
+    done = command(
+        measured, "make", "--no-print-directory", "-C", str(measured), "bench",
+        "ARGS=--models demo --out 'my folder'", f"PYTHON={sys.executable}",
+    )  # fmt: skip
+
+    words = ["report", "--models", "demo", "--out", "my folder"]
+    assert done.stdout.splitlines()[-2] == str(words)
+    assert "Error 3" in done.stderr
+
+
+def test_a_quick_benchmark_ends_with_the_line_and_the_status_of_what_it_runs(measured):
+    script = str(measured / "packaging" / "run.py")
+    done = command(measured, sys.executable, script, "bench-quick")
+
+    assert done.returncode == 3
+    assert done.stdout.splitlines()[-2:] == ["['quick']", "3 equal, 1 different"]
+
+
 def test_help_names_every_command(packaging):
     run, _, _ = packaging
     source = (ROOT / "Makefile").read_text()

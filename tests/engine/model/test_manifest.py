@@ -24,6 +24,7 @@ def test_the_demo_model_is_the_known_one():
     [
         ("gemma", 4, 253_113_024, "a5fd3b62", "Gemma Terms of Use"),
         ("qwen", 6, 491_400_064, "1d961463", "not stated"),
+        ("qwen-1.5b", 22, 1_117_320_768, "cc324af0", "not stated"),
     ],
 )
 def test_larger_models_come_in_parts(name, n_parts, size_bytes, sha256, licence):

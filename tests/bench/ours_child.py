@@ -1,0 +1,160 @@
+"""Our engine in a process of its own: `python -m tests.bench.ours_child`, asked in JSON.
+
+Every request begins with no tokens, no graph and an empty trace, as a new run does.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from engine.core.devices import DeviceType
+from engine.core.options import Options
+from engine.core.plan import MemoryKind
+from engine.model.planning import make_planner
+from engine.session import Session
+from engine.trace.records import SpanKind, StepKind
+from tests.bench import process_memory
+from tests.bench.wire import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.model.context import ModelContext
+
+CPU_ONLY = ("none",)
+GPUS = (DeviceType.GPU, DeviceType.IGPU)
+
+
+class OurEngine:
+    """Answers requests with our engine."""
+
+    def __init__(self) -> None:
+        self._session = Session()
+        self._context: ModelContext | None = None
+
+    def devices(self) -> dict[str, Any]:
+        """The devices with graphics processors, or what stands for one."""
+        found = [d for d in self._session.devices() if d.type in GPUS]
+        return {"names": [d.name for d in found], "descriptions": [d.description for d in found]}
+
+    def load(self, path: str, n_threads: int, n_ctx: int, on_gpu: bool) -> dict[str, Any]:
+        """Open a model and load it, on the CPU alone or all layers on the first devices."""
+        start = time.perf_counter()
+        self._session.open(path)
+        options = Options(n_threads=n_threads, n_ctx=n_ctx)
+        self._session.options = options if on_gpu else replace(options, devices=CPU_ONLY)
+        self._context = self._session.prepare()
+        return {"seconds": time.perf_counter() - start}
+
+    def prefill(self, tokens: list[int]) -> dict[str, Any]:
+        """Seconds for all tokens as one prompt."""
+        context = self._cleared()
+        start = time.perf_counter()
+        context.decode(tokens, StepKind.PROMPT)
+        return {"seconds": time.perf_counter() - start}
+
+    def decode(self, tokens: list[int]) -> dict[str, Any]:
+        """Seconds for each of the tokens, one after the other; the first plans its graph."""
+        context = self._cleared()
+        each = [_token_seconds(context, token) for token in tokens]
+        return {"each": each, "seconds": sum(each)}
+
+    def host_share(self, tokens: list[int]) -> dict[str, Any]:
+        """For each token after the first, the share of its time that no node computed in."""
+        context = self._cleared()
+        for token in tokens:
+            context.decode([token], StepKind.TOKEN)
+        spans = self._session.snapshot().spans()
+        length = spans["end_ns"] - spans["start_ns"]
+        n_steps = len(tokens)
+        of_kind = [
+            np.bincount(spans["step"][chosen], length[chosen], n_steps)
+            for chosen in (spans["kind"] == SpanKind.STEP, spans["kind"] == SpanKind.NODE)
+        ]
+        steps, nodes = (sums[1:] for sums in of_kind)
+        return {"shares": (1 - nodes / steps).tolist()}
+
+    def tracing(self, tokens: list[int]) -> dict[str, Any]:
+        """One generation with recording on and off from token to token, on first.
+
+        A first token that plans the graph is not counted.
+        """
+        context, recorder = self._cleared(), self._session.recorder
+        seconds: dict[bool, list[float]] = {True: [], False: []}
+        context.decode(tokens[:1], StepKind.TOKEN)
+        try:
+            for i, token in enumerate(tokens[1:]):
+                recorder.is_on = i % 2 == 0
+                taken = _token_seconds(context, token)
+                seconds[recorder.is_on].append(taken)
+        finally:
+            recorder.is_on = True
+        return {"on": seconds[True], "off": seconds[False]}
+
+    def planning(self, n_runs: int) -> dict[str, Any]:
+        """Seconds for both plans of the open model from nothing, the file already read."""
+        setup = self._session.setup()
+        ids = iter(range(1 << 30))
+
+        def plan() -> None:
+            make_planner(
+                setup.model.file, setup.model.facts, setup.options, plan_ids=ids
+            ).plan_set()
+
+        return {"each": [_seconds(plan) for _ in range(n_runs)]}
+
+    def memory(self, path: str) -> dict[str, Any]:
+        """What this process holds, and what the plan says of it; bytes."""
+        rows = self._session.plan(self._session.options).memory.rows
+        planned = {
+            kind.value: sum(row.n_bytes for row in rows if row.kind is kind) for kind in MemoryKind
+        }
+        return {
+            "planned": planned,
+            "process": process_memory.status_bytes(),
+            "file_pages": process_memory.mapped_bytes(path),
+        }
+
+    def product(self, kind: int, shape: list[int], n_threads: int, n_runs: int) -> dict[str, Any]:
+        """The median seconds of one MUL_MAT; shape: inner dimension, rows, columns."""
+        # Only a child that is asked for it pays for the import.
+        from tests.bench.our_products import median_seconds
+
+        return {"seconds": median_seconds(kind, shape, n_threads=n_threads, n_runs=n_runs)}
+
+    def _cleared(self) -> ModelContext:
+        if self._context is None:
+            raise RuntimeError("no model is loaded")
+        self._context.clear()
+        self._context.forget_graph()
+        self._session.recorder.clear()
+        return self._context
+
+
+def _token_seconds(context: ModelContext, token: int) -> float:
+    return _seconds(partial(context.decode, [token], StepKind.TOKEN))
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Answer until nobody asks any more."""
+    engine = OurEngine()
+    names = (
+        "devices", "load", "prefill", "decode", "host_share", "tracing", "planning", "memory",
+        "product",
+    )  # fmt: skip
+    serve({name: getattr(engine, name) for name in names})
+
+
+if __name__ == "__main__":
+    main()
