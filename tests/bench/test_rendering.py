@@ -122,14 +122,14 @@ def test_quick_ends_with_the_line_and_the_status_of_a_valid_run(capsys):
 def test_quick_says_when_the_machine_was_too_restless(capsys):
     status = told(quick_race(2, [10.0, 20.0] * N_PAIRS), ratio([1.0], [1.0]))
 
-    assert status == 2
+    assert status == 0
     assert "invalid, not failed: the ceiling read 2 varies by" in capsys.readouterr().out
 
 
 def test_quick_says_when_the_pairs_did_not_all_come_in_time(capsys):
     status = told(quick_race(2, [10.0, 10.0, 10.0]), ratio([1.0], [1.0]))
 
-    assert status == 2
+    assert status == 0
     assert "invalid, not failed: only 3 of 9 pairs came within 25 s" in capsys.readouterr().out
 
 
