@@ -14,7 +14,9 @@ encode     tensor -> kernel call: name, arguments, number of items (no device ne
 encode_attention   the same for ROPE, SOFT_MAX and FLASH_ATTN_EXT
 encode_copies      the same for what moves elements: CPY, CONCAT, REPEAT, GET_ROWS and others
 encode_matmul   the same for MUL_MAT and MUL_MAT_ID, and the rounding of activations
+chains     sums and norms that one launch computes, with the rounding after them
 split      the calls of a whole split, rounded activations shared among matmuls
+launches   the calls of a split as the driver takes them, kept from token to token
 programs   .cl families built for a device, kernels by name
 buffer     device memory
 scratch    memory of a stream for rounded activations

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
@@ -23,6 +23,7 @@ from engine.backends.opencl.arguments import KernelCall, ceil_div
 from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
+from engine.backends.opencl.launches import CompiledSplit, Launch
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
 from engine.errors import DeviceError, Stopped
@@ -32,15 +33,6 @@ if TYPE_CHECKING:
 
     from engine.backends.opencl.device import OpenClDevice
     from engine.core.tensor import Tensor
-
-
-class Launch(NamedTuple):
-    """A kernel and what it is launched with; `global_size` counts items, whole groups."""
-
-    kernel: cl.Kernel
-    args: tuple[cl.Buffer | float, ...]
-    global_size: tuple[int, int, int]
-    local_size: tuple[int, int, int]
 
 
 class OpenClBackend(Backend):
@@ -60,12 +52,12 @@ class OpenClBackend(Backend):
             raise Stopped
         if graph.program is None:
             graph.program = self._compile(graph)
-        launches: tuple[Launch, ...] = graph.program
-        if not launches:
+        split: CompiledSplit = graph.program
+        if split.is_empty:
             now_ns = time.monotonic_ns()
             return DoneEvent(Completion(now_ns, now_ns))
         with driver_errors(self.name, f"compute split {graph.uid}"):
-            commands = self._enqueue(launches)
+            commands = split.enqueue(self._queue)
             self._queue.flush()
         return self._track(commands[0], commands[-1])
 
@@ -170,12 +162,13 @@ class OpenClBackend(Backend):
         self._scratch.release()
         self.device.events.callbacks.wait_until_paid()
 
-    def _compile(self, graph: SplitGraph) -> tuple[Launch, ...]:
+    def _compile(self, graph: SplitGraph) -> CompiledSplit:
         with driver_errors(self.name, "prepare its kernels"):
             calls = encode_split(
                 graph.nodes, graph.place_of, self.device.tuning, self._scratch.place
             )
-            return tuple(self._bind(call) for call in calls)
+            launches = tuple(self._bind(call) for call in calls)
+            return CompiledSplit(launches, can_clone=self.device.can_clone)
 
     def _bind(self, call: KernelCall) -> Launch:
         """The call with its kernel found, buffers and numbers as the driver takes them."""
@@ -185,15 +178,6 @@ class OpenClBackend(Backend):
         group = self.device.tuning.group_items
         items = ceil_div(call.items[0], group) * group
         return Launch(kernel, args, (items, call.items[1], call.items[2]), (group, 1, 1))
-
-    def _enqueue(self, launches: tuple[Launch, ...]) -> list[cl.Event]:
-        """Queue the launches; their commands."""
-        commands: list[cl.Event] = []
-        for kernel, args, global_size, local_size in launches:
-            kernel.set_args(*args)
-            command = cl.enqueue_nd_range_kernel(self._queue, kernel, global_size, local_size)
-            commands.append(command)
-        return commands
 
     def _track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""

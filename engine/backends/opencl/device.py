@@ -12,6 +12,7 @@ from engine.backend.computer import memory_bytes
 from engine.backend.interface import Device
 from engine.backends.opencl.buffer import OpenClBufferType
 from engine.backends.opencl.clock import Reading, detect_clock
+from engine.backends.opencl.discovery import platform_rank
 from engine.backends.opencl.events import END, PROFILING, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
@@ -56,6 +57,11 @@ class OpenClDevice(Device):
         self._held_bytes = 0
         self._facts = _describe(reg.name, name, found, OpenClRules(name, offload_min_batch))
         self._buffer_type = OpenClBufferType(self, self._facts.buft)
+
+    @property
+    def can_clone(self) -> bool:
+        """Whether kernel objects can be cloned: from OpenCL 2.1 on."""
+        return platform_rank(self.handle.version) >= (2, 1)
 
     @property
     def facts(self) -> DeviceFacts:

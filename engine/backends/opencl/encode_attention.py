@@ -34,6 +34,8 @@ MAX_HEAD = 256
 """Longest head of flash_attn; longer ones need more scratch in every item."""
 MAX_LONG_HEAD = 576
 """Longest head of flash_attn_long: keys of latent attention."""
+DOT_STEP, OUT_STEP = 64, 32
+"""DOT_STEP and STEP of flash_attn.cl: elements that flash_attn_one takes at a time."""
 TILED_TYPES = (TensorType.F32, TensorType.F16)
 TILED_FROM = 64
 """Queries from which ggml's CPU multiplies keys of these types in tiles, not key by key."""
@@ -107,9 +109,16 @@ def encode_flash_attn(node: Tensor, place_of: PlaceOf, tuning: Tuning) -> Kernel
         *strides(q, k, v, mask, node),
         *floats(scale, params.softcap, params.max_bias),
     )
+    name = "flash_attn_one" if _is_one(q, k, v, tuning) else "flash_attn"
     items = (ceil_div(q.ne[1], tuning.queries), q.ne[2], q.ne[3])
     family = "flash_attn" if max(k.ne[0], v.ne[0]) <= MAX_HEAD else "flash_attn_long"
-    return KernelCall((family, f"{k.type.label} {v.type.label}"), "flash_attn", args, items)
+    return KernelCall((family, f"{k.type.label} {v.type.label}"), name, args, items)
+
+
+def _is_one(q: Tensor, k: Tensor, v: Tensor, tuning: Tuning) -> bool:
+    """Whether a single query comes to an item that is meant for several."""
+    heads_fit = k.ne[0] % DOT_STEP == 0 and v.ne[0] % OUT_STEP == 0
+    return q.ne[1] == 1 < tuning.queries and heads_fit
 
 
 def _full_powers(n_heads: int) -> int:

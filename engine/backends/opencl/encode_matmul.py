@@ -37,6 +37,15 @@ def encode_matmul(
     return make(node, place_of, tuning, x, x_place)
 
 
+def goes_column_by_column(node: Tensor, tuning: Tuning) -> bool:
+    """Whether a matmul has so few columns that weights are read straight from their blocks."""
+    weight, x = node.src[:2]
+    if node.op is Op.MUL_MAT:
+        return x.ne[1] <= tuning.max_vec_columns
+    ids = node.src[2]
+    return ids.ne[0] * ids.ne[1] <= tuning.max_vec_columns * weight.ne[2]
+
+
 def encode_round_rows(
     x: Tensor, kind: Rounding, x_place: Place, target: Place, tuning: Tuning
 ) -> KernelCall:
@@ -62,7 +71,7 @@ def _mul_mat(
         *strides(weight, x, node),
     )
     program = ("mul_mat", weight.type.label)
-    if n_columns <= tuning.max_vec_columns:
+    if goes_column_by_column(node, tuning):
         items = (ceil_div(weight.ne[1], tuning.vec_rows), n_columns, n_batches)
         return KernelCall(program, "mul_mat_vec", (*arguments, np.int32(tuning.vec_rows)), items)
     columns = min(tuning.tile_columns, n_columns)
@@ -84,7 +93,7 @@ def _mul_mat_id(
         *longs(*weights.nb[1:3], *x.nb[1:3], *ids.nb[:2], *node.nb[1:3]),
     )
     program = ("mul_mat_id", weights.type.label)
-    if n_slots * n_tokens <= tuning.max_vec_columns * n_experts:
+    if goes_column_by_column(node, tuning):
         items = (ceil_div(weights.ne[1], tuning.vec_rows), n_slots, n_tokens)
         return KernelCall(program, "mul_mat_id_vec", (*arguments, np.int32(tuning.vec_rows)), items)
     rows = tuning.expert_rows

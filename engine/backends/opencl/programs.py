@@ -44,10 +44,11 @@ FAMILIES: dict[str, Family] = {
     "soft_max": Family(("slope", "soft_max")),
     "rope": Family(("rope",)),
     "round_rows": Family(("quantize", "round_rows")),
+    "norm_chain": Family(("quantize", "round_rows", "norm_chain")),
     "set_rows": Family(("quantize", "set_rows"), ("target",), reads=False),
     "get_rows": Family(("get_rows",), ("weight",)),
-    "mul_mat": Family(("products", "mul_mat"), ("weight",)),
-    "mul_mat_id": Family(("products", "mul_mat_id"), ("weight",)),
+    "mul_mat": Family(("whole", "products", "mul_mat"), ("weight",)),
+    "mul_mat_id": Family(("whole", "products", "mul_mat_id"), ("weight",)),
     "flash_attn": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_HEAD}",)),
     "flash_attn_long": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_LONG_HEAD}",)),
 }
@@ -117,6 +118,9 @@ def _options(key: ProgramKey) -> list[str]:
             defined += [] if tensor_type.is_quantized else [f"{role}1=values1_{label}"]
         if role == "weight" and READERS[tensor_type].has_add_block:
             defined.append(f"add_block=add_block_{label}")
+        if role == "weight" and READERS[tensor_type].whole is not None:
+            defined += [f"add_whole=add_whole_{label}", f"BLOCK_ELEMS={tensor_type.block_elems}"]
+            defined.append(f"BLOCK_BYTES={tensor_type.block_bytes}")
     return [f"-D{macro}" for macro in dict.fromkeys(defined)]
 
 

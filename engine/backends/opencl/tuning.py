@@ -14,7 +14,10 @@ class Tuning:
     takes batches of up to `max_vec_columns`, or so many an expert; larger ones go to mul_mat_tile
     with up to `tile_columns` an item, or to mul_mat_id_tile with `expert_rows` rows an item.
     `rope_heads` heads share the angles one item computes. `queries` of a head are one item of
-    attention. `build_options` choose between variants inside the .cl files.
+    attention. With `whole_numbers` mul_mat_vec takes activations as whole numbers where the weights
+    have a product for them (whole.cl). Sums and norms of up to `chained_elems` share an
+    item with what follows them (norm_chain.cl). `build_options` choose between variants inside .cl
+    files.
     """
 
     group_items: int
@@ -25,6 +28,8 @@ class Tuning:
     expert_rows: int
     rope_heads: int
     queries: int
+    whole_numbers: bool
+    chained_elems: int
     build_options: tuple[str, ...]
 
 
@@ -37,6 +42,8 @@ CPU_TUNING = Tuning(
     expert_rows=64,
     rope_heads=1 << 20,
     queries=16,
+    whole_numbers=True,
+    chained_elems=8192,
     build_options=("-DDEVICE_CPU", "-DQUERIES=16"),
 )
 """Few fat items: a CPU device runs an item as a loop, and a group as a function call."""
@@ -50,6 +57,8 @@ GPU_TUNING = Tuning(
     expert_rows=4,
     rope_heads=1,
     queries=1,
+    whole_numbers=False,
+    chained_elems=0,
     build_options=("-DQUERIES=1",),
 )
 """Many thin items; tiles are meant for CPUs and not used."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.backend.interface import Place, SplitGraph
 from engine.backends.opencl.encode import GLU_KERNELS, UNARY_KERNELS
-from engine.backends.opencl.encode_attention import MAX_HEAD
+from engine.backends.opencl.encode_attention import DOT_STEP, MAX_HEAD
 from engine.backends.opencl.readers import CACHE_TYPES, READERS
 from engine.backends.opencl.rules import FLOAT_TYPES
 from engine.backends.opencl.split import encode_split
@@ -22,7 +22,7 @@ from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.backend.interface import Buffer
     from engine.backends.opencl.arguments import KernelCall
@@ -37,6 +37,8 @@ ROW = 32
 """Elements in a row of a sample; types with longer blocks have one block."""
 
 LONG_HEAD = MAX_HEAD + ROW
+ONE_HEAD, LONG_ONE_HEAD = DOT_STEP, MAX_HEAD + DOT_STEP
+"""Heads of a single query, which has a kernel of its own on some devices."""
 
 KernelKey = tuple[tuple[str, str], str]
 """A program and one of its kernels."""
@@ -44,9 +46,9 @@ KernelKey = tuple[tuple[str, str], str]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A node that makes one kernel run, which kernel that is, and its name for the progress row."""
+    """Nodes that make one kernel run, which kernel that is, and its name for the progress row."""
 
-    node: Tensor
+    nodes: tuple[Tensor, ...]
     kernel: KernelKey
     label: str
 
@@ -73,17 +75,18 @@ def warm_up(
         for i_sample, sample in enumerate(chosen.values()):
             if on_progress is not None:
                 on_progress(i_sample, len(chosen), sample.label)
-            _run(backend, sample.node, buffer)
+            _run(backend, sample.nodes, buffer)
     finally:
         buffer.release()
     if on_progress is not None:
         on_progress(len(chosen), len(chosen), "")
 
 
-def _run(backend: OpenClBackend, node: Tensor, buffer: Buffer) -> None:
-    owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in (*node.src, node))
+def _run(backend: OpenClBackend, nodes: tuple[Tensor, ...], buffer: Buffer) -> None:
+    tensors = (t for node in nodes for t in (*node.src, node))
+    owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in tensors)
     places = {t: Place(buffer, STEP_BYTES * i) for i, t in enumerate(owners)}
-    backend.graph_compute(SplitGraph((node,), places))
+    backend.graph_compute(SplitGraph(nodes, places))
     backend.synchronize()
 
 
@@ -91,26 +94,24 @@ def _needed(backend: OpenClBackend, nodes: Iterable[Tensor], anywhere: Place) ->
     """The kernels of those of `nodes` that the device computes."""
     device = backend.device
     supports_op = device.facts.rules.supports_op
-    calls = (_last_call(node, device.tuning, anywhere) for node in nodes if supports_op(node))
-    return {(call.program, call.kernel) for call in calls if call is not None}
+    computed = [node for node in nodes if supports_op(node)]
+    return {(c.program, c.kernel) for c in _calls(computed, device.tuning, anywhere)}
 
 
 def _samples(tuning: Tuning, anywhere: Place) -> dict[KernelKey, Sample]:
     """A sample for every kernel that a device of this kind uses."""
     chosen: dict[KernelKey, Sample] = {}
-    for node in sample_nodes():
-        call = _last_call(node, tuning, anywhere)
-        assert call is not None, node
+    for nodes in (*((node,) for node in sample_nodes()), _chain()):
+        call = _calls(nodes, tuning, anywhere)[-1]
         kernel = (call.program, call.kernel)
-        types = call.program[1] or node.src[0].type.label
-        chosen.setdefault(kernel, Sample(node, kernel, f"{node.op_desc} {types}"))
+        types = call.program[1] or nodes[0].src[0].type.label
+        chosen.setdefault(kernel, Sample(nodes, kernel, f"{nodes[-1].op_desc} {types}"))
     return chosen
 
 
-def _last_call(node: Tensor, tuning: Tuning, anywhere: Place) -> KernelCall | None:
-    """The launch that gives the result; the rounding before a matmul comes with it."""
-    calls = list(encode_split((node,), lambda _: anywhere, tuning, lambda _: anywhere))
-    return calls[-1] if calls else None
+def _calls(nodes: Sequence[Tensor], tuning: Tuning, anywhere: Place) -> list[KernelCall]:
+    """The launches of `nodes`: the last one gives the result, rounding comes before it."""
+    return list(encode_split(nodes, lambda _: anywhere, tuning, lambda _: anywhere))
 
 
 def sample_nodes() -> Iterator[Tensor]:
@@ -122,8 +123,8 @@ def sample_nodes() -> Iterator[Tensor]:
     for cache_type in CACHE_TYPES:
         yield from _set_rows(cache_type)
     for k_type, v_type in itertools.product(CACHE_TYPES, CACHE_TYPES):
-        for head in (ROW, LONG_HEAD):
-            q, mask = _leaf(F32, head, 2, 1), _leaf(F16, 8, 2)
+        for head, n_queries in ((ROW, 2), (LONG_HEAD, 2), (ONE_HEAD, 1), (LONG_ONE_HEAD, 1)):
+            q, mask = _leaf(F32, head, n_queries, 1), _leaf(F16, 8, n_queries)
             k, v = _leaf(k_type, head, 8, 1), _leaf(v_type, head, 8, 1)
             yield build.flash_attn_ext(q, k, v, mask, FlashAttnParams())
 
@@ -157,6 +158,12 @@ def _rows() -> Iterator[Tensor]:
     for mask_type in FLOAT_TYPES:
         yield build.soft_max(x, _leaf(mask_type, ROW, 2), SoftMaxParams())
     yield build.rope(_leaf(F32, ROW, 1, 2), ids, None, RopeParams(n_dims=ROW))
+
+
+def _chain() -> tuple[Tensor, ...]:
+    """What devices that chain small operations compute at once."""
+    norm = build.rms_norm(_leaf(F32, ROW, 2), 1e-5)
+    return norm, build.binary(Op.MUL, norm, _leaf(F32, ROW))
 
 
 def _products(weight_type: TensorType) -> Iterator[Tensor]:

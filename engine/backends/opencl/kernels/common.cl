@@ -9,11 +9,14 @@
 
 #pragma OPENCL FP_CONTRACT ON
 
+#define VEC_ROWS 4  // weight rows that are multiplied with a column side by side
+
 #define AT(type, base, off) ((global type *)((base) + (off)))
 
 #if defined(DEVICE_CPU)
 typedef float8 loose_float8 __attribute__((aligned(4)));
 typedef ushort8 loose_ushort8 __attribute__((aligned(2)));
+typedef short8 loose_short8 __attribute__((aligned(2)));
 typedef uchar8 loose_uchar8 __attribute__((aligned(1)));
 typedef char8 loose_char8 __attribute__((aligned(1)));
 #define READ8(space, p) (*(space const loose_float8 *)(p))
@@ -43,8 +46,27 @@ static float max8(float8 v)
     return fmax(quarter_max.x, quarter_max.y);
 }
 
-// Finite half floats: weights and caches. The exponent is moved up and the value scaled, which
-// holds for small values too, but not for infinities.
+// Finite half floats, weights and caches; a half float eight times; and the nearest half-precision
+// values, to even, of |x| < 65520. x86 processors convert in one instruction, which compilers of
+// CPU drivers do not find on their own. Where there is none the exponent is moved up and the value
+// scaled, which holds for small values too, but not for infinities.
+#if defined(DEVICE_CPU) && defined(__F16C__)
+typedef short machine_short8 __attribute__((vector_size(16)));
+typedef float machine_float8 __attribute__((vector_size(32)));
+#define FROM_HALVES(v) \
+    __builtin_astype(__builtin_ia32_vcvtph2ps256(__builtin_astype(v, machine_short8)), float8)
+static float8 finite8_f16(global const char *p) { return FROM_HALVES(READ_USHORT8(p)); }
+static float8 spread_f16(global const char *p)
+{
+    return FROM_HALVES((ushort8)*(global const ushort *)p);
+}
+static float finite1_f16(global const char *p) { return spread_f16(p).s0; }
+static float8 round_half8(float8 x)
+{
+    // 0: to nearest, halves to even.
+    return FROM_HALVES(__builtin_ia32_vcvtps2ph256(__builtin_astype(x, machine_float8), 0));
+}
+#else
 #if defined(DEVICE_CPU)
 static float8 finite8_f16(global const char *p)
 {
@@ -62,8 +84,7 @@ static float finite1_f16(global const char *p)
 static float8 finite8_f16(global const char *p) { return vload_half8(0, (global const half *)p); }
 static float finite1_f16(global const char *p) { return vload_half(0, (global const half *)p); }
 #endif
-
-// The nearest half-precision values, to even; |x| < 65520.
+static float8 spread_f16(global const char *p) { return finite1_f16(p); }
 static float8 round_half8(float8 x)
 {
     const uint8 bits = as_uint8(x);
@@ -72,6 +93,7 @@ static float8 round_half8(float8 x)
     const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
     return select(normal, small, fabs(x) < 6.103515625e-5f);
 }
+#endif
 
 // The nearest bf16 values, to even: upper halves of floats.
 static float8 round_bf16_8(float8 x)

@@ -73,11 +73,8 @@ static float8 dots8(const float *query, const float *keys, int dk)
 // Running sums in half precision, key by key: a key that is a new maximum first scales what is
 // there by keep, then weight * value is added; each step is rounded. A keep of 1 scales nothing.
 static void add_values_half(
-    float *out, float8 weights, float8 keeps, const float *values, int dv)
+    float *out, const float *weight, const float *keep, const float *values, int dv)
 {
-    float weight[GROUP], keep[GROUP];
-    WRITE8(private, weights, weight);
-    WRITE8(private, keeps, keep);
     for (int i = 0; i < dv; i += 8) {
         float8 sum = READ8(private, out + i);
         for (int r = 0; r < GROUP; r++) {
@@ -105,9 +102,9 @@ static void add_values(float *out, float8 weights, float keep, const float *valu
     }
 }
 
-// Eight keys in order, as ggml's loop over keys takes them: hidden keys (-inf) change nothing.
-static void add_keys_half(
-    float *out, float *top, float *sum, float8 logits, const float *values, int dv)
+// What eight keys in order, as ggml's loop over keys takes them, weigh and leave of what is there;
+// hidden keys (-inf) change nothing. The largest logit and the sum of weights move on.
+static void weigh_keys(float *top, float *sum, float8 logits, float *weight, float *keep)
 {
     float logit[GROUP], before[GROUP];
     WRITE8(private, logits, logit);
@@ -120,15 +117,19 @@ static void add_keys_half(
     const int8 is_new = logits > tops;
     // Either the old maximum shrinks against the new one or the key against the old one.
     const float8 shrunk = exp(-fabs(logits - tops));
-    const float8 keeps = select((float8)1, shrunk, is_new);
-    float8 weights = select(shrunk, (float8)1, is_new);
-    weights = select(weights, (float8)0, logits == (float8)-INFINITY);
-    add_values_half(out, weights, keeps, values, dv);
-    float keep[GROUP], weight[GROUP];
-    WRITE8(private, keeps, keep);
-    WRITE8(private, weights, weight);
+    const float8 weights = select(shrunk, (float8)1, is_new);
+    WRITE8(private, select((float8)1, shrunk, is_new), keep);
+    WRITE8(private, select(weights, (float8)0, logits == (float8)-INFINITY), weight);
     for (int r = 0; r < GROUP; r++) *sum = *sum * keep[r] + weight[r];
     *top = highest;
+}
+
+static void add_keys_half(
+    float *out, float *top, float *sum, float8 logits, const float *values, int dv)
+{
+    float weight[GROUP], keep[GROUP];
+    weigh_keys(top, sum, logits, weight, keep);
+    add_values_half(out, weight, keep, values, dv);
 }
 
 // Eight keys at once against one new maximum.
@@ -204,29 +205,37 @@ static float share_of_one(float top, float sum, float sink)
     return keep / (sum * keep + exp(sink - highest));
 }
 
-kernel void flash_attn(
-    global const char *q_buf, ulong q_off, global const char *k_buf, ulong k_off,
-    global const char *v_buf, ulong v_off, global const char *m_buf, ulong m_off,
-    global const char *s_buf, ulong s_off, global char *d_buf, ulong d_off,
-    int dk, int dv, int n_queries, int n_kv,
-    int q_heads_per_k, int q_heads_per_v, int batch_per_k, int batch_per_v,
-    int has_mask, int m_ne2, int m_ne3, int has_sinks, int n_full, int by_key,
-    ulong q_nb1, ulong q_nb2, ulong q_nb3, ulong k_nb1, ulong k_nb2, ulong k_nb3,
-    ulong v_nb1, ulong v_nb2, ulong v_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3,
-    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap, float max_bias)
+#define ATTENTION \
+    global const char *q_buf, ulong q_off, global const char *k_buf, ulong k_off, \
+    global const char *v_buf, ulong v_off, global const char *m_buf, ulong m_off, \
+    global const char *s_buf, ulong s_off, global char *d_buf, ulong d_off, \
+    int dk, int dv, int n_queries, int n_kv, \
+    int q_heads_per_k, int q_heads_per_v, int batch_per_k, int batch_per_v, \
+    int has_mask, int m_ne2, int m_ne3, int has_sinks, int n_full, int by_key, \
+    ulong q_nb1, ulong q_nb2, ulong q_nb3, ulong k_nb1, ulong k_nb2, ulong k_nb3, \
+    ulong v_nb1, ulong v_nb2, ulong v_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3, \
+    ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float softcap, float max_bias
+
+// Where the head of this item has its rows.
+#define SELECT_HEAD \
+    const long head = get_global_id(1), i3 = get_global_id(2); \
+    global const char *q = q_buf + q_off + head * q_nb2 + i3 * q_nb3; \
+    global const char *k = \
+        k_buf + k_off + head / q_heads_per_k * k_nb2 + i3 / batch_per_k * k_nb3; \
+    global const char *v = \
+        v_buf + v_off + head / q_heads_per_v * v_nb2 + i3 / batch_per_v * v_nb3; \
+    global const char *m = m_buf + m_off + head % m_ne2 * m_nb2 + i3 % m_ne3 * m_nb3; \
+    global char *d = d_buf + d_off + head * d_nb1 + i3 * d_nb3; \
+    const float slope = slope_of(head, n_full, max_bias); \
+    const float sink = has_sinks ? load1_f32(s_buf + s_off, head) : -INFINITY;
+
+kernel void flash_attn(ATTENTION)
 {
     const int half_sums = HALF_SUMS && by_key;
     const int first_query = get_global_id(0) * QUERIES;
     const int count = min(QUERIES, n_queries - first_query);
     if (count <= 0) return;
-    const long head = get_global_id(1), i3 = get_global_id(2);
-    global const char *q = q_buf + q_off + head * q_nb2 + i3 * q_nb3;
-    global const char *k = k_buf + k_off + head / q_heads_per_k * k_nb2 + i3 / batch_per_k * k_nb3;
-    global const char *v = v_buf + v_off + head / q_heads_per_v * v_nb2 + i3 / batch_per_v * v_nb3;
-    global const char *m = m_buf + m_off + head % m_ne2 * m_nb2 + i3 % m_ne3 * m_nb3;
-    global char *d = d_buf + d_off + head * d_nb1 + i3 * d_nb3;
-
-    const float slope = slope_of(head, n_full, max_bias);
+    SELECT_HEAD
     float queries[QUERIES * MAX_HEAD], out[QUERIES * MAX_HEAD];
     float keys[GROUP * MAX_HEAD], values[GROUP * MAX_HEAD];
     float top[QUERIES], sum[QUERIES];
@@ -258,7 +267,6 @@ kernel void flash_attn(
         }
     }
 
-    const float sink = has_sinks ? load1_f32(s_buf + s_off, head) : -INFINITY;
     for (int j = 0; j < count; j++) {
         const float factor = share_of_one(top[j], sum[j], sink);
         global char *row = d + (first_query + j) * d_nb2;
@@ -266,3 +274,95 @@ kernel void flash_attn(
             store8_f32(READ8(private, out + j * dv + i) * factor, row, i);
     }
 }
+
+#if defined(DEVICE_CPU)
+#define STEP 32
+
+// The dot products of a query with eight rows of k as they lie; dk is a multiple of DOT_STEP.
+static float8 dots8_of_rows(const float *query, global const char *const *rows, int dk)
+{
+    float8 a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0;
+    for (int i = 0; i < dk; i += 8) {
+        const float8 q = READ8(private, query + i);
+        a += q * key8(rows[0], i);
+        b += q * key8(rows[1], i);
+        c += q * key8(rows[2], i);
+        d += q * key8(rows[3], i);
+        e += q * key8(rows[4], i);
+        f += q * key8(rows[5], i);
+        g += q * key8(rows[6], i);
+        h += q * key8(rows[7], i);
+    }
+    return sums8(a, b, c, d, e, f, g, h);
+}
+
+// add_values_half and add_values from rows of v as they lie, STEP sums at a time so that roundings
+// do not wait for one another; dv is a multiple of STEP.
+static void add_rows_half(
+    float *out, const float *weight, const float *keep, global const char *const *rows, int dv)
+{
+    for (int i = 0; i < dv; i += STEP) {
+        float8 a = READ8(private, out + i), b = READ8(private, out + i + 8);
+        float8 c = READ8(private, out + i + 16), d = READ8(private, out + i + 24);
+        for (int r = 0; r < GROUP; r++) {
+            if (keep[r] != 1.0f) {
+                a = round_half8(a * keep[r]);
+                b = round_half8(b * keep[r]);
+                c = round_half8(c * keep[r]);
+                d = round_half8(d * keep[r]);
+            }
+            a = round_half8(a + weight[r] * value8(rows[r], i));
+            b = round_half8(b + weight[r] * value8(rows[r], i + 8));
+            c = round_half8(c + weight[r] * value8(rows[r], i + 16));
+            d = round_half8(d + weight[r] * value8(rows[r], i + 24));
+        }
+        WRITE8(private, a, out + i);
+        WRITE8(private, b, out + i + 8);
+        WRITE8(private, c, out + i + 16);
+        WRITE8(private, d, out + i + 24);
+    }
+}
+
+static void add_rows(
+    float *out, const float *weight, const float *keep, global const char *const *rows, int dv)
+{
+    for (int i = 0; i < dv; i += 8) {
+        float8 sum = READ8(private, out + i);
+        for (int r = 0; r < GROUP; r++) sum = sum * keep[r] + weight[r] * value8(rows[r], i);
+        WRITE8(private, sum, out + i);
+    }
+}
+
+// flash_attn for a single query: rows of k and v are read as they lie, since no other query of the
+// item would use what is unpacked. dk is a multiple of DOT_STEP, dv of STEP.
+kernel void flash_attn_one(ATTENTION)
+{
+    SELECT_HEAD
+    float query[MAX_HEAD], out[MAX_HEAD];
+    float top = -INFINITY, sum = 0;
+    for (int i = 0; i < dk; i += 8) WRITE8(private, load8_f32(q, i), query + i);
+    if (by_key) round_query(query, dk);
+    for (int i = 0; i < dv; i += 8) WRITE8(private, (float8)0, out + i);
+
+    for (int first = 0; first < n_kv; first += GROUP) {
+        const float8 bias = mask_group(m, has_mask, first, n_kv);
+        if (max8(bias) == -INFINITY) continue;
+        global const char *k_rows[GROUP], *v_rows[GROUP];
+        for (int r = 0; r < GROUP; r++) {
+            const long row = min(first + r, n_kv - 1);
+            k_rows[r] = k + row * k_nb1;
+            v_rows[r] = v + row * v_nb1;
+        }
+        float8 logits = dots8_of_rows(query, k_rows, dk) * scale;
+        if (softcap != 0.0f) logits = softcap * tanh(logits);
+        logits += slope * bias;
+        float weight[GROUP], keep[GROUP];
+        weigh_keys(&top, &sum, logits, weight, keep);
+        if (HALF_SUMS) add_rows_half(out, weight, keep, v_rows, dv);
+        else add_rows(out, weight, keep, v_rows, dv);
+    }
+
+    const float factor = share_of_one(top, sum, sink);
+    for (int i = 0; i < dv; i += 8) store8_f32(READ8(private, out + i) * factor, d, i);
+}
+#endif

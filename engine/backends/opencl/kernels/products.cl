@@ -28,8 +28,7 @@ static float dot_rest(global const char *row, global const char *column, int beg
     return sum;
 }
 
-#define VEC_ROWS 4
-
+#if !defined(DEVICE_CPU) || !defined(add_whole)
 // out[row] = dot(weight row, column) for rows begin..end-1, straight from their blocks.
 static void multiply_rows(
     global const char *w, ulong w_nb1, int begin, int end, global const char *column, int k,
@@ -59,6 +58,7 @@ static void multiply_rows(
         if (row + 3 < end) store1_f32(sum8(sum3) + dot_rest(row3, column, done, k), out, row + 3);
     }
 }
+#endif
 
 // Tiles are for CPU devices: a GPU has no place for so much scratch in every item.
 #if defined(DEVICE_CPU)

@@ -24,3 +24,9 @@ static float inverse_of_q8(float largest)
 {
     return largest != 0.0f ? 127.0f / largest : 0.0f;
 }
+
+// What is stored as d of a block of q8_K: a float.
+static float step_of_q8_k(float largest)
+{
+    return largest != 0.0f ? 1.0f / inverse_of_q8(largest) : 0.0f;
+}

@@ -7,6 +7,8 @@
 //                   block, which is not rounded here
 // round_rows_q8_k   blocks of 256, d a float: quantize_row_q8_K
 //
+// whole_rows_q8_0, whole_rows_q8_k   the same numbers q and d, kept apart: what whole.cl reads
+//
 // Item = some whole blocks of one row. The result has no gaps.
 // Shapes: x [k, rows] in three outer dimensions, d [k, rows]; k is a multiple of the block.
 
@@ -43,11 +45,51 @@ kernel void round_rows_q8_k(ROWS)
     SELECT_PART
     for (int begin = first; begin < end; begin += 256) {
         const float largest = largest_of(x, begin, 256);
-        const float inverse = inverse_of_q8(largest);
-        const float step = largest != 0.0f ? 1.0f / inverse : 0.0f;
-        store_block(x, begin, 256, inverse, step, d);
+        store_block(x, begin, 256, inverse_of_q8(largest), step_of_q8_k(largest), d);
     }
 }
+
+#if defined(DEVICE_CPU)
+// The elements of a block as whole numbers, for each 32 of them the step and an eighth of the step
+// times their sum (whole.cl): shorts q[k]; floats step[k / 32], eighth[k / 32].
+static void store_whole(
+    global const char *x, long begin, int block, float inverse, float step, global char *d, int k)
+{
+    global short *q = (global short *)d;
+    global float *steps = (global float *)(d + k * 2L), *eighths = steps + k / 32;
+    for (long part = begin; part < begin + block; part += 32) {
+        float8 total = 0;
+        for (long i = part; i < part + 32; i += 8) {
+            const float8 whole = whole8(load8_f32(x, i) * inverse);
+            total += whole;
+            *(global loose_short8 *)(q + i) = convert_short8(whole);
+        }
+        steps[part / 32] = step;
+        eighths[part / 32] = 0.125f * step * sum8(total);
+    }
+}
+
+// One block of 32 (q8_0) or 256 (q8_K).
+static void store_whole_block(global const char *x, long begin, int block, global char *d, int k)
+{
+    const float largest = largest_of(x, begin, block);
+    const float inverse = inverse_of_q8(largest);
+    const float step = block == 32 ? step_of_q8(largest) : step_of_q8_k(largest);
+    store_whole(x, begin, block, inverse, step, d, k);
+}
+
+kernel void whole_rows_q8_0(ROWS)
+{
+    SELECT_PART
+    for (int begin = first; begin < end; begin += 32) store_whole_block(x, begin, 32, d, k);
+}
+
+kernel void whole_rows_q8_k(ROWS)
+{
+    SELECT_PART
+    for (int begin = first; begin < end; begin += 256) store_whole_block(x, begin, 256, d, k);
+}
+#endif
 
 #define ROUND_ELEMENTS(NAME, ROUND) \
 kernel void NAME(ROWS) \

@@ -54,6 +54,25 @@ def test_the_times_of_a_split_lie_in_order_on_the_hosts_clock(bench):
     assert before_ns - slack_ns <= done.start_ns <= done.end_ns <= after_ns + slack_ns
 
 
+def test_splits_that_take_turns_keep_their_arguments(bench):
+    x, y = bench.leaf(F32, np.ones(64, np.float32)), bench.leaf(F32, np.full(64, 10, np.float32))
+    splits = []
+    for leaf in (x, y):
+        node = build.add(leaf, leaf)
+        splits.append((bench.graph(node), node))
+
+    got = []
+    for _ in range(3):
+        for graph, node in splits:
+            bench.backend.graph_compute(graph)
+            bench.backend.synchronize()
+            bench.split = graph
+            got.append(float(bench.read(node)[0, 0, 0, 0]))
+            graph.place_of(node).buffer.set_tensor(graph.place_of(node).offset, bytes(4))
+
+    assert got == [2.0, 20.0] * 3
+
+
 def test_successive_splits_follow_one_another(bench):
     graph = a_split(bench, n=1 << 18)
     told = []

@@ -70,8 +70,28 @@ def test_matmuls_in_a_row_round_their_activations_once():
 
     names, asked = launches(*nodes)
 
-    assert names == ["round_rows_q8_0", *["mul_mat_vec"] * 3]
+    assert names == ["whole_rows_q8_0", *["mul_mat_vec"] * 3]
     assert asked == [64 * 4]
+
+
+@pytest.mark.parametrize(
+    ("tuning", "weight_type", "n_columns", "kernel"),
+    [
+        (CPU_TUNING, Q4_0, 1, "whole_rows_q8_0"),
+        (CPU_TUNING, Q4_0, 2, "round_rows_q8_0"),
+        (CPU_TUNING, Q6_K, 1, "whole_rows_q8_k"),
+        (CPU_TUNING, TensorType.Q2_K, 1, "round_rows_q8_k"),
+        (GPU_TUNING, Q4_0, 1, "round_rows_q8_0"),
+    ],
+)
+def test_cpus_take_single_columns_as_whole_numbers_where_the_type_has_such_a_product(
+    tuning, weight_type, n_columns, kernel
+):
+    node = build.mul_mat(leaf(weight_type, 256, 8), leaf(F32, 256, n_columns))
+
+    names, _ = launches(node, tuning=tuning)
+
+    assert names[0] == kernel
 
 
 def test_experts_in_a_row_round_their_activations_once():
@@ -101,7 +121,7 @@ def test_other_activations_in_between_take_the_place():
 
     names, _ = launches(*[build.mul_mat(weight, columns) for columns in (x, y, x)])
 
-    assert names == ["round_rows_q8_0", "mul_mat_vec"] * 3
+    assert names == ["whole_rows_q8_0", "mul_mat_vec"] * 3
 
 
 def test_weights_with_other_blocks_round_the_same_activations_again():
@@ -109,7 +129,7 @@ def test_weights_with_other_blocks_round_the_same_activations_again():
 
     names, _ = launches(build.mul_mat(leaf(Q4_0, 256, 8), x), build.mul_mat(leaf(Q6_K, 256, 8), x))
 
-    assert names == ["round_rows_q8_0", "mul_mat_vec", "round_rows_q8_k", "mul_mat_vec"]
+    assert names == ["whole_rows_q8_0", "mul_mat_vec", "whole_rows_q8_k", "mul_mat_vec"]
 
 
 def test_a_write_through_a_view_of_the_activations_makes_them_new():
@@ -118,7 +138,7 @@ def test_a_write_through_a_view_of_the_activations_makes_them_new():
 
     names, _ = launches(build.mul_mat(weight, x), written, build.mul_mat(weight, x))
 
-    assert names.count("round_rows_q8_0") == 2
+    assert names.count("whole_rows_q8_0") == 2
 
 
 def test_room_is_asked_for_once_and_for_the_largest():

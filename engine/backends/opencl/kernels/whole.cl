@@ -1,0 +1,286 @@
+// Dot products in whole numbers, for CPU devices: weights as they are stored times activations that
+// round_rows.cl left as whole numbers. Built for the type that a TYPE_... macro names.
+//
+// add_whole_T(sum, block, x)   sum + the products of one block of weights; its lanes add up to the
+//                              dot product
+//
+// Sums of a block's products are exact, and scaled once. Numbers are multiplied as shorts: pairs of
+// products fit an int, and processors have one instruction for them. Block layouts: see blocks32.cl
+// and blocks256.cl.
+
+#if defined(DEVICE_CPU)
+typedef short16 loose_short16 __attribute__((aligned(2)));
+typedef uchar16 loose_uchar16 __attribute__((aligned(1)));
+typedef char16 loose_char16 __attribute__((aligned(1)));
+typedef uint loose_uint __attribute__((aligned(1)));
+typedef ushort loose_ushort __attribute__((aligned(1)));
+
+#if defined(__AVX2__)
+typedef short machine_short16 __attribute__((vector_size(32)));
+// Sums of pairs of products.
+static int8 pair_products(short16 a, short16 b)
+{
+    return __builtin_astype(
+        __builtin_ia32_pmaddwd256(
+            __builtin_astype(a, machine_short16), __builtin_astype(b, machine_short16)),
+        int8);
+}
+#else
+static int8 pair_products(short16 a, short16 b)
+{
+    return convert_int8(a.even) * convert_int8(b.even) + convert_int8(a.odd) * convert_int8(b.odd);
+}
+#endif
+
+// What a column of activations has for one block of weights: whole numbers q, and for each 32 of
+// them the step d and an eighth of d * (q0 + q1 + ...).
+struct part {
+    global const short *q;
+    global const float *step, *eighth;
+};
+
+static short16 bytes16(global const char *p)
+{
+    return as_short16(convert_ushort16(*(global const loose_uchar16 *)p));
+}
+
+static int8 times16(short16 w, struct part x, int at)
+{
+    return pair_products(w, *(global const loose_short16 *)(x.q + at));
+}
+
+// The sum of the products of 4-bit numbers with their 32 activations.
+static int8 nibbles_times(short16 bytes, struct part x)
+{
+    return times16(bytes & (short16)15, x, 0) + times16(bytes >> (short16)4, x, 16);
+}
+
+// -16 where a bit is not set.
+static short16 less_16_unless(ushort bits)
+{
+    const short16 each = (short16)(
+        1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, -32768);
+    return ((short16)as_short(bits) & each) == (short16)0 ? (short16)-16 : (short16)0;
+}
+
+// The same for 5-bit numbers less 16; `high` are their fifth bits.
+static int8 five_bits_times(global const char *high, global const char *q, struct part x)
+{
+    const short16 bytes = bytes16(q);
+    const short16 low = (bytes & (short16)15) + less_16_unless(*(global const loose_ushort *)high);
+    const short16 up =
+        (bytes >> (short16)4) + less_16_unless(*(global const loose_ushort *)(high + 2));
+    return times16(low, x, 0) + times16(up, x, 16);
+}
+
+#if defined(TYPE_Q8_0)
+static float8 add_whole_q8_0(float8 sum, global const char *block, struct part x)
+{
+    global const loose_char16 *q = (global const loose_char16 *)(block + 2);
+    const int8 products =
+        times16(convert_short16(q[0]), x, 0) + times16(convert_short16(q[1]), x, 16);
+    return sum + convert_float8(products) * (spread_f16(block) * *x.step);
+}
+#endif
+
+#if defined(TYPE_Q4_0)
+static float8 add_whole_q4_0(float8 sum, global const char *block, struct part x)
+{
+    const short16 bytes = bytes16(block + 2);
+    const int8 products = times16((bytes & (short16)15) - (short16)8, x, 0)
+        + times16((bytes >> (short16)4) - (short16)8, x, 16);
+    return sum + convert_float8(products) * (spread_f16(block) * *x.step);
+}
+#endif
+
+#if defined(TYPE_Q4_1)
+static float8 add_whole_q4_1(float8 sum, global const char *block, struct part x)
+{
+    const int8 products = nibbles_times(bytes16(block + 4), x);
+    const float8 total = sum + spread_f16(block + 2) * *x.eighth;
+    return total + convert_float8(products) * (spread_f16(block) * *x.step);
+}
+#endif
+
+#if defined(TYPE_Q5_0)
+static float8 add_whole_q5_0(float8 sum, global const char *block, struct part x)
+{
+    const int8 products = five_bits_times(block + 2, block + 6, x);
+    return sum + convert_float8(products) * (spread_f16(block) * *x.step);
+}
+#endif
+
+#if defined(TYPE_Q5_1)
+static float8 add_whole_q5_1(float8 sum, global const char *block, struct part x)
+{
+    const int8 products = five_bits_times(block + 4, block + 8, x);
+    // five_bits_times took 16 from each number.
+    const float8 scale = spread_f16(block);
+    const float8 total = sum + (spread_f16(block + 2) + 16.0f * scale) * *x.eighth;
+    return total + convert_float8(products) * (scale * *x.step);
+}
+#endif
+
+#if defined(TYPE_Q4_K) || defined(TYPE_Q5_K)
+// Steps and minimums of the eight runs, as numbers of 6 bits.
+static float8 six_bit_steps(global const char *packed)
+{
+    global const loose_uint *words = (global const loose_uint *)packed;
+    const uint2 steps = (uint2)(
+        words[0] & 0x3f3f3f3fu, (words[2] & 0x0f0f0f0fu) | (words[0] >> 6 & 0x03030303u) << 4);
+    return convert_float8(as_uchar8(steps));
+}
+
+static float8 six_bit_mins(global const char *packed)
+{
+    global const loose_uint *words = (global const loose_uint *)packed;
+    const uint2 mins = (uint2)(
+        words[1] & 0x3f3f3f3fu, (words[2] >> 4 & 0x0f0f0f0fu) | (words[1] >> 6 & 0x03030303u) << 4);
+    return convert_float8(as_uchar8(mins));
+}
+
+// What the minimums of a block take away, in lanes.
+static float8 less_mins(float8 sum, global const char *block, struct part x)
+{
+    const float8 mins = six_bit_mins(block + 4) * (spread_f16(block + 2) * 8.0f);
+    return sum - mins * *(global const loose_float8 *)x.eighth;
+}
+#endif
+
+#define ADD_SCALED(products, scale) sum += convert_float8(products) * (scale)
+
+#if defined(TYPE_Q4_K)
+#define ADD_RUNS_Q4_K(j, low_scale, high_scale) { \
+    const short16 a = bytes16(block + 16 + j * 32), b = bytes16(block + 32 + j * 32); \
+    ADD_SCALED(times16(a & (short16)15, x, j * 64) + times16(b & (short16)15, x, j * 64 + 16), \
+        low_scale); \
+    ADD_SCALED( \
+        times16(a >> (short16)4, x, j * 64 + 32) + times16(b >> (short16)4, x, j * 64 + 48), \
+        high_scale); \
+}
+
+static float8 add_whole_q4_K(float8 sum, global const char *block, struct part x)
+{
+    const float8 steps = six_bit_steps(block + 4) * (spread_f16(block) * *x.step);
+    sum = less_mins(sum, block, x);
+    ADD_RUNS_Q4_K(0, steps.s0, steps.s1)
+    ADD_RUNS_Q4_K(1, steps.s2, steps.s3)
+    ADD_RUNS_Q4_K(2, steps.s4, steps.s5)
+    ADD_RUNS_Q4_K(3, steps.s6, steps.s7)
+    return sum;
+}
+#endif
+
+#if defined(TYPE_Q5_K)
+// Bit `run` of each byte as 0 or 16.
+static short16 fifth_bit(short16 high, int run)
+{
+    return (run < 4 ? high << (short16)(4 - run) : high >> (short16)(run - 4)) & (short16)16;
+}
+
+#define ADD_RUN_Q5_K(j, SHIFTED, run, scale) \
+    ADD_SCALED( \
+        times16(SHIFTED(a) | fifth_bit(high_a, run), x, run * 32) \
+            + times16(SHIFTED(b) | fifth_bit(high_b, run), x, run * 32 + 16), \
+        scale);
+#define LOW_NIBBLE(bytes) ((bytes) & (short16)15)
+#define HIGH_NIBBLE(bytes) ((bytes) >> (short16)4)
+#define ADD_RUNS_Q5_K(j, low_scale, high_scale) { \
+    const short16 a = bytes16(block + 48 + j * 32), b = bytes16(block + 64 + j * 32); \
+    ADD_RUN_Q5_K(j, LOW_NIBBLE, (2 * j), low_scale) \
+    ADD_RUN_Q5_K(j, HIGH_NIBBLE, (2 * j + 1), high_scale) \
+}
+
+static float8 add_whole_q5_K(float8 sum, global const char *block, struct part x)
+{
+    const float8 steps = six_bit_steps(block + 4) * (spread_f16(block) * *x.step);
+    const short16 high_a = bytes16(block + 16), high_b = bytes16(block + 32);
+    sum = less_mins(sum, block, x);
+    ADD_RUNS_Q5_K(0, steps.s0, steps.s1)
+    ADD_RUNS_Q5_K(1, steps.s2, steps.s3)
+    ADD_RUNS_Q5_K(2, steps.s4, steps.s5)
+    ADD_RUNS_Q5_K(3, steps.s6, steps.s7)
+    return sum;
+}
+#endif
+
+#if defined(TYPE_Q6_K)
+// Sixteen numbers of each of the four runs of a half, less 32; `part` is 0 or 1, their scales are
+// four apart: lanes `part`, part + 2, ... of `steps`.
+#define TIMES_Q6_K(low, high, run) \
+    times16(((low) | ((high) & (short16)48)) - (short16)32, x, at + run * 32)
+
+#define ADD_PART_Q6_K(half_id, part, scale0, scale1, scale2, scale3) { \
+    const int at = half_id * 128 + part * 16; \
+    const short16 a = bytes16(block + half_id * 64 + part * 16); \
+    const short16 b = bytes16(block + half_id * 64 + 32 + part * 16); \
+    const short16 high = bytes16(block + 128 + half_id * 32 + part * 16); \
+    ADD_SCALED(TIMES_Q6_K(a & (short16)15, high << (short16)4, 0), scale0); \
+    ADD_SCALED(TIMES_Q6_K(b & (short16)15, high << (short16)2, 1), scale1); \
+    ADD_SCALED(TIMES_Q6_K(a >> (short16)4, high, 2), scale2); \
+    ADD_SCALED(TIMES_Q6_K(b >> (short16)4, high >> (short16)2, 3), scale3); \
+}
+
+#define ADD_HALF_Q6_K(half_id) { \
+    const float8 steps = convert_float8(READ_CHAR8(block + 192 + half_id * 8)) * factor; \
+    ADD_PART_Q6_K(half_id, 0, steps.s0, steps.s2, steps.s4, steps.s6) \
+    ADD_PART_Q6_K(half_id, 1, steps.s1, steps.s3, steps.s5, steps.s7) \
+}
+
+static float8 add_whole_q6_K(float8 sum, global const char *block, struct part x)
+{
+    const float8 factor = spread_f16(block + 208) * *x.step;
+    ADD_HALF_Q6_K(0)
+    ADD_HALF_Q6_K(1)
+    return sum;
+}
+#endif
+
+#if defined(add_whole)
+#define PARTS (BLOCK_ELEMS / 32)
+#define BLOCKS_AHEAD 4096  // bytes between what is read and what is asked for
+
+// Rows of a group lie side by side, but the processor sees short streams and asks for little on its
+// own. Past the end of a buffer the request has no effect.
+static void ask_ahead(global const char *p)
+{
+    for (int at = 0; at < VEC_ROWS * BLOCK_BYTES; at += 64)
+        __builtin_prefetch((const void *)(ulong)(p + BLOCKS_AHEAD + at));
+}
+
+// out[row] = dot(weight row, column) for rows begin..end-1.
+static void multiply_rows(
+    global const char *w, ulong w_nb1, int begin, int end, global const char *column, int k,
+    global char *out)
+{
+    const uint n_blocks = k / BLOCK_ELEMS;
+    for (int row = begin; row < end; row += VEC_ROWS) {
+        const int last = end - 1;
+        global const char *row0 = w + row * w_nb1;
+        global const char *row1 = w + min(row + 1, last) * w_nb1;
+        global const char *row2 = w + min(row + 2, last) * w_nb1;
+        global const char *row3 = w + min(row + 3, last) * w_nb1;
+        float8 sum0 = 0, sum1 = 0, sum2 = 0, sum3 = 0;
+        struct part x;
+        x.q = (global const short *)column;
+        x.step = (global const float *)(column + k * 2L);
+        x.eighth = x.step + k / 32;
+        for (uint i = 0; i < n_blocks; i++) {
+            const long at = i * (long)BLOCK_BYTES;
+            ask_ahead(row0 + VEC_ROWS * at);
+            sum0 = add_whole(sum0, row0 + at, x);
+            sum1 = add_whole(sum1, row1 + at, x);
+            sum2 = add_whole(sum2, row2 + at, x);
+            sum3 = add_whole(sum3, row3 + at, x);
+            x.q += BLOCK_ELEMS;
+            x.step += PARTS;
+            x.eighth += PARTS;
+        }
+        store1_f32(sum8(sum0), out, row);
+        if (row + 1 < end) store1_f32(sum8(sum1), out, row + 1);
+        if (row + 2 < end) store1_f32(sum8(sum2), out, row + 2);
+        if (row + 3 < end) store1_f32(sum8(sum3), out, row + 3);
+    }
+}
+#endif
+#endif
