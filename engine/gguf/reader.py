@@ -29,11 +29,12 @@ from engine.errors import GgufError
 from engine.gguf import keys, limits
 from engine.gguf.cursor import DTYPES, Cursor, NumberArray, Scalar
 from engine.gguf.faults import Source, shown
+from engine.gguf.huge_pages import bring_in
 from engine.gguf.keys import ValueType
 from engine.gguf.strings import StringArray
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from os import PathLike
     from types import TracebackType
 
@@ -162,6 +163,14 @@ class GgufFile:
         assert self._mapping is not None, f"{self.path} is closed"
         assert 0 <= start <= stop <= self.size, (start, stop, self.size)
         return np.frombuffer(self._mapping, np.uint8, stop - start, start)
+
+    def bring_in(self) -> Iterator[int]:
+        """Bring the file into memory before it is needed; gives the bytes done, now and then.
+
+        See huge_pages.py; gives nothing where the system cannot be asked for that.
+        """
+        assert self._mapping is not None, f"{self.path} is closed"
+        return bring_in(self._mapping, self.path)
 
     def _ends_early(self, name: str, start: int, n_bytes: int) -> GgufError:
         return GgufError(

@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 _LENGTH = struct.Struct("<Q")
 
+LENGTH_BYTES = _LENGTH.size
+"""Bytes before those of a string."""
+
 
 class StringArray(Sequence[str]):
     """Strings as they stand in a file: each is its length in 8 bytes, then its bytes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import padded_bytes
+from engine.backend.computer import memory_bytes
 from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
 from engine.core.devices import BufferUsage
 from engine.core.summary import Progress
@@ -64,6 +65,8 @@ def load_weights(
     Memory that stores weights its own way, such as CPU_REPACK, converts them as they come.
     """
     check_loadable(file)
+    if any(buffer.is_mapped for buffer in weights.buffers):
+        _bring_in(file, on_progress, stop_asked)
     total = sum(buffer.n_bytes for buffer in weights.buffers if not buffer.is_mapped)
     done = 0
     for buffer in weights.buffers:
@@ -81,6 +84,17 @@ def load_weights(
             resident.places[weight.tensor] = place
             done += weight.info.n_bytes
             on_progress(Progress(_label(buffer, device, i), done, total))
+
+
+def _bring_in(file: GgufFile, on_progress: OnProgress, stop_asked: StopAsked) -> None:
+    """Bring the whole file in, unless that would push out half of what memory holds."""
+    free_bytes, _ = memory_bytes()
+    if 2 * file.size > free_bytes:
+        return
+    for done in file.bring_in():
+        on_progress(Progress(f"reading {file.path.name}", done, file.size))
+        if stop_asked():
+            raise Stopped
 
 
 def _label(buffer: WeightBuffer, device: Device, i_weight: int) -> str:

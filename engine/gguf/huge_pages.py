@@ -1,0 +1,93 @@
+"""A mapped file in memory before it is needed, in pages of 2 MiB where the system has them.
+
+A processor that streams weights looks up the address of each page: with 4 KiB pages it reads about
+two thirds of what the memory could give. Linux keeps a file in large pages when a mapping that
+asked for them makes it read the file; what it read before, in small ones, it has to drop first.
+Nothing of this costs memory: the pages are those of the file.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SEGMENT_BYTES = 64 << 20
+"""What is brought in at once; a multiple of a large page."""
+
+SLOWEST_BYTES_PER_S = 400 << 20
+"""A disk that reads less than this is not made to read again what is in memory already."""
+
+_POPULATE_READ = 22
+"""Linux's MADV_POPULATE_READ, since 5.14."""
+
+_ROLLUP = Path("/proc/self/smaps_rollup")
+_IN_LARGE = re.compile(r"^FilePmdMapped:\s*(\d+) kB", re.MULTILINE)
+
+
+def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
+    """Bring the file in, a segment at a time; gives the bytes done after each.
+
+    Gives nothing where the system cannot be asked. The file is read from the disk again at most
+    once, and no further than that turns out to be of use.
+    """
+    if sys.platform != "linux":
+        return
+    try:
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+        stream = path.open("rb")
+    except OSError:
+        return
+    with stream:
+        renews = True
+        for first in range(0, len(mapping), SEGMENT_BYTES):
+            n_bytes = min(SEGMENT_BYTES, len(mapping) - first)
+            before = _bytes_in_large_pages()
+            if not _populate(mapping, first, n_bytes):
+                return
+            if renews and not _is_large(before, n_bytes):
+                renews = _renew(mapping, stream.fileno(), first, n_bytes)
+            yield first + n_bytes
+
+
+def _renew(mapping: mmap.mmap, file: int, first: int, n_bytes: int) -> bool:
+    """Have a segment read from the disk anew; whether that is worth while for the next one too."""
+    # Pages that are not written yet would stay.
+    os.fdatasync(file)
+    mapping.madvise(mmap.MADV_DONTNEED, first, n_bytes)
+    os.posix_fadvise(file, first, n_bytes, os.POSIX_FADV_DONTNEED)
+    before, start_ns = _bytes_in_large_pages(), time.monotonic_ns()
+    if not _populate(mapping, first, n_bytes):
+        return False
+    is_slow = n_bytes * 1_000_000_000 < SLOWEST_BYTES_PER_S * (time.monotonic_ns() - start_ns)
+    return _is_large(before, n_bytes) and not is_slow
+
+
+def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
+    """Bring a segment in; False where it cannot be, and whoever reads it will learn why."""
+    try:
+        mapping.madvise(_POPULATE_READ, first, n_bytes)
+    except OSError:
+        return False
+    return True
+
+
+def _is_large(before: int, n_bytes: int) -> bool:
+    """Whether most of a segment came in large pages; `before` were there without it."""
+    return 2 * (_bytes_in_large_pages() - before) >= n_bytes
+
+
+def _bytes_in_large_pages() -> int:
+    """Bytes of files that this process has mapped in large pages; 0 where nobody says."""
+    try:
+        found = _IN_LARGE.search(_ROLLUP.read_text(encoding="ascii"))
+    except OSError:
+        return 0
+    return int(found[1]) * 1024 if found else 0
