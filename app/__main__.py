@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import sys
 
+from engine.starting import ending_quietly
+
 
 def run() -> int:
-    """Start the window, or the demo without one."""
+    """Start the window, or the demo without one; Ctrl-C may come while that is imported."""
     if "--headless-demo" in sys.argv:
-        from app import headless
+        with ending_quietly():
+            from app import headless
 
         return headless.main([word for word in sys.argv[1:] if word != "--headless-demo"])
-    from app.main import main
+    with ending_quietly():
+        from app.main import main
 
     return main()
 

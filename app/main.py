@@ -183,7 +183,10 @@ def _end_with(problem: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        "splitscope", description="Which device runs every operation of a model, and why."
+        "splitscope",
+        description="Which device runs every operation of a model, and why.",
+        epilog="python -m app --headless-demo [--out FOLDER]: run the demo without a screen, and "
+        "write its trace and a picture of the window.",
     )
     what = parser.add_mutually_exclusive_group()
     what.add_argument("file", nargs="?", help="a GGUF file to open")

@@ -29,6 +29,7 @@ engine.running.Running                        a model on its devices: load, run,
 engine.session.Session                        both: open, plan, run
 engine.service.serve                          the engine in its own process
 engine.cli                                    the command line twin of the window
+engine.starting.ending_quietly                Ctrl-C while a program is imported
 engine.paths                                  where things lie
 engine.errors                                 what can go wrong
 """

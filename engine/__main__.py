@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 
-EXIT_STOPPED = 130
+from engine.starting import EXIT_STOPPED, ending_quietly
 
 
 def run() -> int:
     """Set the environment, then run the command line; Ctrl-C may come while that is imported."""
     try:
-        from engine import paths
+        with ending_quietly():
+            from engine import paths
 
-        paths.configure_environment()
-        from engine.cli.main import main
+            paths.configure_environment()
+            from engine.cli.main import main
 
         return main()
     except KeyboardInterrupt:

@@ -62,7 +62,7 @@ class Machine:
 
 def with_paper_gpu(facts: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
     """`facts` with a GPU on paper in front, unless they have a GPU."""
-    if any(device.type is not DeviceType.CPU for device in facts):
+    if any(device.type not in (DeviceType.CPU, DeviceType.ACCEL) for device in facts):
         return facts
     gpu = presets.cuda("GPU0", PAPER_GPU_MIB * presets.MIB)
     description = "on paper: this computer has no OpenCL device"

@@ -22,6 +22,7 @@ from engine.model.generic import check_has_graph
 from engine.model.manifest import DEMO
 from engine.model.meta_device import check_runs
 from engine.model.planning import ModelPlanner, make_planner
+from engine.report.weight_places import WeightPlace, weight_places
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -141,6 +142,10 @@ class Planning:
         plans = planner.plan_set()
         self.options, self._planner = options, planner
         return table_of_set(plans, time.monotonic_ns() - start_ns)
+
+    def weight_places(self, name: str) -> tuple[WeightPlace, ...]:
+        """Where the last plan has a weight, and why; empty for what is none, or without a plan."""
+        return () if self._planner is None else weight_places(self._planner.model, name)
 
     def setup(self) -> RunSetup:
         """What a run needs, now.

@@ -19,8 +19,10 @@ from engine.core.options import Options, Redo, redo_of
 from engine.core.summary import Embedded, Progress, RunState, RunSummary, ScoreStep, StopReason
 from engine.core.table import PlanTable, table_of
 from engine.errors import DeviceError, ExportError, ModelError, Stopped
+from engine.gguf import keys
 from engine.model.context import Logits, ModelContext
 from engine.model.planning import ModelPlanner, make_planner
+from engine.report.embeddings import check_rows
 from engine.report.run_progress import RunProgress, RunStatus
 from engine.report.run_sums import Generated, run_summary, settled_snapshot
 from engine.report.trace_names import trace_meta
@@ -281,8 +283,7 @@ class Running:
                     break
                 if context.n_past >= context.planner.n_ctx:
                     return StopReason.CONTEXT_FULL
-                self._apply_threads(context)
-                logits = context.decode([token], StepKind.TOKEN)
+                logits = self._next_logits(context, token)
                 progress.token_done()
         except Stopped:
             return StopReason.STOPPED
@@ -291,6 +292,10 @@ class Running:
             if rest:
                 self._listeners.on_text(rest)
         return StopReason.LENGTH
+
+    def _next_logits(self, context: ModelContext, token: int) -> Logits:
+        self._apply_threads(context)
+        return context.decode([token], StepKind.TOKEN)
 
     def score(
         self, setup: RunSetup, prompt: str, tokens: Sequence[int], *, job: int
@@ -322,7 +327,7 @@ class Running:
         progress = RunProgress(self._listeners.on_state)
         progress.enter(RunState.PREPARING)
         try:
-            read = checked_prompt(setup.model, text, chat=False)
+            read = checked_prompt(setup.model, text, embeds=True)
             tokens = list(read.tokens)
             progress.n_prompt_tokens = len(tokens)
             with self._computing(setup, partial(check_embeds, len(tokens))) as context:
@@ -330,7 +335,9 @@ class Running:
                     self.recorder.mark(note)
                 progress.enter(RunState.PROMPT)
                 rows = context.embed(tokens)
+                check_rows(rows)
                 pooling = context.planner.model.pooling
+                assert pooling is not None, "check_embeds lets no other through"
             # As a generation of no tokens: it is as long as was asked for.
             generated = Generated(text, tokens, [], "", StopReason.LENGTH)
             summary = run_summary(generated, self._settled(), self.met_plans)
@@ -362,11 +369,26 @@ def prompt_tokens(model: OpenedModel, prompt: str, *, chat: bool = False) -> lis
     return list(checked_prompt(model, prompt, chat=chat).tokens)
 
 
-def checked_prompt(model: OpenedModel, prompt: str, *, chat: bool) -> Prompt:
-    """A prompt as tokens, with what was not as the file asks; ModelError for no tokens."""
-    read = read_prompt(model.file.metadata, model.tokenizer, prompt, chat=chat)
-    if not read.tokens:
+def checked_prompt(
+    model: OpenedModel, text: str, *, chat: bool = False, embeds: bool = False
+) -> Prompt:
+    """A text as tokens, with what was not as the file asks.
+
+    Raises:
+        ModelError: it is blank, or the vocabulary has no tokens for it.
+    """
+    if not text.strip():
+        if embeds:
+            raise ModelError("The text is empty.", hint="Type a text to embed.")
         raise ModelError("The prompt is empty.", hint="Type something to continue from.")
+    read = read_prompt(model.file.metadata, model.tokenizer, text, chat=chat)
+    if not read.tokens:
+        raise ModelError(
+            "The model's vocabulary has no tokens for this text.",
+            f"Nothing in it is among the file's {_tokens(model.tokenizer.n_vocab)} "
+            f"({keys.TOKENIZER_TOKENS}).",
+            "Try another text, or another file of the model.",
+        )
     return read
 
 
@@ -382,43 +404,58 @@ def sampling_options(options: Options) -> SamplingOptions:
 
 def check_writes(n_tokens: int, planner: ModelPlanner) -> None:
     """ModelError when a model writes no text, or its context cannot take that many tokens."""
-    if planner.hparams.encoder is not None:
-        raise ModelError(
-            "This model gives embeddings. It writes no text.",
-            f"A {planner.hparams.arch} model has no output layer.",
-            "See: python -m engine embed --help",
-        )
+    if planner.model.pooling is not None:
+        raise _no_text(planner)
     n_ctx = planner.n_ctx
     if n_tokens > n_ctx:
         raise ModelError(
-            f"The prompt is too long: {n_tokens:,} tokens.",
+            f"The prompt is too long: {_tokens(n_tokens)}.",
             f"The context holds {n_ctx:,}.",
             "Choose a longer context (-c) or a shorter prompt.",
         )
 
 
+def _no_text(planner: ModelPlanner) -> ModelError:
+    """The error for a model that gives embeddings where text is wanted."""
+    hparams = planner.hparams
+    reason = f"{hparams.arch}.pooling_type is {hparams.pooling}: it was made for embeddings."
+    hint = "See: python -m engine embed --help"
+    if hparams.encoder is not None:
+        reason = f"A {hparams.arch} model has no output layer."
+    elif not hparams.gives_embeddings:
+        reason = f"--pooling {planner.options.pooling} asks for embeddings."
+        hint = "Leave --pooling out, or choose model, to have it write text."
+    return ModelError("This model gives embeddings. It writes no text.", reason, hint)
+
+
 def check_embeds(n_tokens: int, planner: ModelPlanner) -> None:
     """ModelError when a model gives no embeddings, or cannot see that many tokens at once."""
-    encoder = planner.hparams.encoder
-    if encoder is None:
+    encoder, arch = planner.hparams.encoder, planner.hparams.arch
+    if planner.model.pooling is None:
+        found = "missing" if planner.hparams.pooling is None else "0 (none)"
         raise ModelError(
             "This model gives no embeddings. It writes text.",
-            f"{planner.hparams.arch} is not the architecture of an embedding model.",
-            "See: python -m engine run --help",
+            f"{arch}.pooling_type is {found}, so its file does not say how the embeddings of a "
+            "text's tokens become one.",
+            "To have them all the same, say how: --pooling last, mean, cls or none.",
         )
-    if encoder.n_positions and n_tokens > encoder.n_positions:
+    if encoder is not None and encoder.n_positions and n_tokens > encoder.n_positions:
         raise ModelError(
-            f"The text is too long: {n_tokens:,} tokens.",
+            f"The text is too long: {_tokens(n_tokens)}.",
             f"The model knows {encoder.n_positions:,} positions.",
             "Choose a shorter text.",
         )
     n_seen = min(planner.n_ctx, planner.n_ubatch)
     if n_tokens > n_seen:
         raise ModelError(
-            f"The text is too long: {n_tokens:,} tokens.",
-            f"The model sees a text at once, and a graph takes {n_seen:,} tokens.",
+            f"The text is too long: {_tokens(n_tokens)}.",
+            f"The model sees a text at once, and a graph takes {_tokens(n_seen)}.",
             "Choose a larger batch (-b and -ub) and context (-c), or a shorter text.",
         )
+
+
+def _tokens(count: int) -> str:
+    return f"{count:,} token{'' if count == 1 else 's'}"
 
 
 def _check_tokens(tokens: Sequence[int], n_vocab: int) -> None:

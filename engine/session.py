@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.core.summary import DeviceSummary, Embedded, ModelSummary, Progress, RunSummary
     from engine.core.table import PlanSetTable, PlanTable
     from engine.model.context import ModelContext
+    from engine.report.weight_places import WeightPlace
     from engine.trace.recorder import Recorder
     from engine.trace.snapshot import TraceSnapshot
 
@@ -94,6 +95,10 @@ class Session:
     def default_options(self) -> Options:
         """llama.cpp's defaults; the demo leaves half of its layers on the CPU."""
         return self._planning.model.default_options
+
+    def weight_places(self, name: str) -> tuple[WeightPlace, ...]:
+        """Where the last plan has a weight, and why."""
+        return self._planning.weight_places(name)
 
     @property
     def options(self) -> Options:

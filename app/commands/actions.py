@@ -33,8 +33,8 @@ class ActionSet(QObject):
         parent: QObject,
     ) -> None:
         super().__init__(parent)
-        self.specs = tuple(specs)
-        _check(self.specs, handlers)
+        _check(tuple(specs), handlers)
+        self._specs = {spec.id: spec for spec in specs}
         self._theme = theme
         self._handlers = dict(handlers)
         self._groups: dict[str, QActionGroup] = {}
@@ -43,6 +43,11 @@ class ActionSet(QObject):
         theme.changed.connect(self._tint)
         self._tint()
         self.set_facts(Need.NOTHING)
+
+    @property
+    def specs(self) -> tuple[ActionSpec, ...]:
+        """The commands as they are now."""
+        return tuple(self._specs.values())
 
     def __getitem__(self, action_id: str) -> QAction:
         return self._actions[action_id]
@@ -57,10 +62,19 @@ class ActionSet(QObject):
             return
         self._facts = facts
         for spec in self.specs:
-            missing = spec.needs & ~facts
-            action = self._actions[spec.id]
-            action.setEnabled(not missing)
-            action.setToolTip(tooltip(spec, missing))
+            self._show_facts(spec, facts)
+
+    def use(self, spec: ActionSpec) -> None:
+        """Give a command other words and needs; id, keys and handler stay."""
+        self._specs[spec.id] = spec
+        self._actions[spec.id].setText(spec.text)
+        self._show_facts(spec, self._facts or Need.NOTHING)
+
+    def _show_facts(self, spec: ActionSpec, facts: Need) -> None:
+        missing = spec.needs & ~facts
+        action = self._actions[spec.id]
+        action.setEnabled(not missing)
+        action.setToolTip(tooltip(spec, missing))
 
     def fill_menu(self, menu: QMenu, ids: Iterable[str]) -> None:
         """Append commands and lines to a menu."""

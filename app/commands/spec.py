@@ -14,6 +14,10 @@ class Need(enum.Flag):
     """A model is open."""
     PLAN = enum.auto()
     """It has been planned."""
+    GRAPH = enum.auto()
+    """It has operations: this version knows its architecture."""
+    TOKENS = enum.auto()
+    """It makes tokens."""
     RUNNABLE = enum.auto()
     """Its weights are here."""
     IDLE = enum.auto()
@@ -26,6 +30,8 @@ class Need(enum.Flag):
     """The engine still holds what it recorded."""
     PROMPT = enum.auto()
     """There is a prompt."""
+    TEXT = enum.auto()
+    """There is a text to embed."""
     EMBEDDING = enum.auto()
     """A text was embedded."""
     ENGINE = enum.auto()
@@ -36,10 +42,13 @@ WHY_NOT: dict[Need, str] = {
     Need.ENGINE: "the engine is not ready",
     Need.MODEL: "open a model first",
     Need.PLAN: "this model has no plan",
+    Need.GRAPH: "this version has no graph for this model",
+    Need.TOKENS: "an embedding model makes no tokens",
     Need.RUNNABLE: "the file does not hold the weights",
     Need.IDLE: "applies when the run has ended",
     Need.BUSY: "nothing is running",
     Need.PROMPT: "the prompt is empty",
+    Need.TEXT: "the text is empty",
     Need.TRACE: "nothing measured yet",
     Need.EMBEDDING: "no text was embedded yet",
     Need.HELD: "the engine that recorded this run has ended; run again",

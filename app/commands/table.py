@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from app.commands.spec import SEPARATOR, ActionSpec, Need
 
-_RUN = Need.ENGINE | Need.MODEL | Need.PLAN | Need.RUNNABLE | Need.IDLE | Need.PROMPT
+_COMPUTE = Need.ENGINE | Need.MODEL | Need.PLAN | Need.GRAPH | Need.RUNNABLE | Need.IDLE
 _OPEN = Need.ENGINE | Need.IDLE
 _EXPORT = Need.ENGINE | Need.TRACE | Need.HELD | Need.IDLE
+
+RUN = ActionSpec("run", "Run", "Run the prompt", ("F5",), _COMPUTE | Need.PROMPT, "run")
+EMBED = replace(RUN, text="Embed", tip="Embed the text", needs=_COMPUTE | Need.TEXT)
+"""What stands in the place of Run for a model that gives embeddings."""
 
 ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("open", "Open…", "Open a GGUF file", ("Ctrl+O",), _OPEN, "open"),
@@ -30,7 +36,8 @@ ACTIONS: tuple[ActionSpec, ...] = (
         checkable=True, group="batch",
     ),
     ActionSpec(
-        "batch_token", "One token", "Show the plan of one token", ("Ctrl+2",), Need.PLAN,
+        "batch_token", "One token", "Show the plan of one token", ("Ctrl+2",),
+        Need.PLAN | Need.TOKENS,
         checkable=True, group="batch",
     ),
     ActionSpec("next_pane", "Next pane", "Go to the next pane", ("F6",)),
@@ -48,7 +55,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "switch_theme", "Switch light and dark", "The other colours", ("Ctrl+Shift+L",)
     ),
     ActionSpec("reset_layout", "Reset layout", "Put every pane back in its place"),
-    ActionSpec("run", "Run", "Run the prompt", ("F5",), _RUN, "run"),
+    RUN,
     ActionSpec("stop", "Stop", "Stop what is running", ("Shift+F5", "Esc"), Need.BUSY, "stop"),
     ActionSpec(
         "op_offload", "op_offload", "Run operations of CPU layers on the GPU in large batches",

@@ -8,6 +8,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QPersistentModelInd
 
 from app.theme.fonts import fixed_font
 from app.theme.text import mib
+from engine.core.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,8 @@ class TensorModel(QAbstractTableModel):
 
     def _text(self, row: int, column: int) -> str:
         tensor = self._tensors[row]
-        texts = (str(row), tensor.name, tensor.type, str(list(tensor.ne)), mib(tensor.n_bytes))
+        name = visible(tensor.name)
+        texts = (str(row), name, tensor.type, str(list(tensor.ne)), mib(tensor.n_bytes))
         return texts[column]
 
 

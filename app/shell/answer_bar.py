@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QToolBar, QWidget
 
 from app.shell.answer_text import (
-    RUN_NOTE,
     Clauses,
     live_clauses,
     no_plan,
@@ -15,6 +14,7 @@ from app.shell.answer_text import (
     plan_clauses,
     plan_tooltip,
     run_clauses,
+    run_note,
 )
 from app.shell.clause_label import ClauseLabel
 from app.theme.colours import is_on_paper
@@ -75,12 +75,14 @@ class AnswerBar(QToolBar):
         note = plan_tooltip(plans, state.batch)
         paper = [row.name for row in plans.prompt.devices if is_on_paper(row)]
         if state.run.state is not RunState.IDLE:
-            self.label.set_clauses(live_clauses(state.run), plans.prompt.devices, note)
+            self.label.set_clauses(live_clauses(state.run, state.reads), plans.prompt.devices, note)
         elif state.run_is_newest and state.diff is None:
             self._show_run(plans, paper)
         else:
             is_change = state.diff is not None
-            clauses = plan_clauses(plans, state.batch, is_change=is_change)
+            clauses = plan_clauses(
+                plans, state.batch, is_change=is_change, makes_tokens=not state.embeds
+            )
             self.label.set_clauses(clauses, plans.prompt.devices, note)
 
     def _show_run(self, plans: PlanSetTable, paper: list[str]) -> None:
@@ -94,6 +96,8 @@ class AnswerBar(QToolBar):
             spans = None if state.trace is None else state.trace.spans()
             self._run_key = key
             note = offload_clause(plans, plan, len(summary.prompt_tokens))
-            self._run_clauses = run_clauses(summary, plan, spans, paper, note=note)
+            self._run_clauses = run_clauses(
+                summary, plan, spans, paper, note=note, reads=state.reads
+            )
         devices = () if plan is None else plan.devices
-        self.label.set_clauses(self._run_clauses, devices, RUN_NOTE)
+        self.label.set_clauses(self._run_clauses, devices, run_note(state.reads))

@@ -14,6 +14,7 @@ from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mi
 from engine.core.devices import CUDA_MIN_BATCH, DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
+from engine.core.visible import visible
 from engine.trace.metrics import StepSummary, summaries, total_parts
 from engine.trace.records import SpanKind, StepKind
 
@@ -32,24 +33,34 @@ Clauses = tuple[str, ...]
 NO_GRAPH = "**No operation** is planned: weights and caches alone have a place."
 
 
-def plan_clauses(plans: PlanSetTable, batch: Batch, *, is_change: bool = False) -> Clauses:
+def plan_clauses(
+    plans: PlanSetTable, batch: Batch, *, is_change: bool = False, makes_tokens: bool = True
+) -> Clauses:
     """The answer of a plan; after a change of options it says "now".
 
-    A model without a graph has weights and caches, and nothing else to count.
+    A model without a graph has weights and caches, and nothing else to count; one that gives
+    embeddings has one kind of batch.
     """
     if not plans.prompt.n_nodes:
         return (NO_GRAPH, fit_clause(plans.prompt.devices, plans.memory))
-    splits = (
-        f"**{plural(len(plans.prompt.splits), 'split')}** for the prompt, "
-        f"**{count(len(plans.token.splits))}** for a token."
-    )
     paper = paper_clause(plans)
     return (
         _operations(plans.plan(batch), _start(batch, is_change=is_change)),
         *((paper,) if paper else ()),
         fit_clause(plans.prompt.devices, plans.memory),
-        splits,
-        f"**{bytes_text(plans.prompt.copied_bytes)}** copied per prompt batch.",
+        *_cut_clauses(plans, makes_tokens=makes_tokens),
+    )
+
+
+def _cut_clauses(plans: PlanSetTable, *, makes_tokens: bool) -> Clauses:
+    """Splits and copies of both batches, or of the only one."""
+    splits = f"**{plural(len(plans.prompt.splits), 'split')}**"
+    copied = f"**{bytes_text(plans.prompt.copied_bytes)}** copied per"
+    if not makes_tokens:
+        return (f"{splits}.", f"{copied} batch.")
+    return (
+        f"{splits} for the prompt, **{count(len(plans.token.splits))}** for a token.",
+        f"{copied} prompt batch.",
         f", {bytes_text(plans.token.copied_bytes)} per token.",
     )
 
@@ -57,7 +68,7 @@ def plan_clauses(plans: PlanSetTable, batch: Batch, *, is_change: bool = False) 
 def no_plan(model: ModelSummary) -> Clauses:
     """The answer for a file that was read and cannot be planned."""
     tensors = f"{plural(len(model.tensors), 'tensor')}, {bytes_text(model.weight_bytes)}"
-    return (f"**No plan** for {model.arch or 'this file'}.", f"Listed below: {tensors}.")
+    return (f"**No plan** for {visible(model.arch) or 'this file'}.", f"Listed below: {tensors}.")
 
 
 def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
@@ -71,11 +82,12 @@ def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
     )
 
 
-RUN_NOTE = (
-    "The shares of the prompt's time add up to 100 %. Between splits no device computes: the host "
-    "sets up inputs and launches the next piece of work."
-)
-"""What the shares of a run mean."""
+def run_note(reads: str) -> str:
+    """What the shares of a run mean; `reads` is "prompt" or "text"."""
+    return (
+        f"The shares of the {reads}'s time add up to 100 %. Between splits no device computes: the "
+        "host sets up inputs and launches the next piece of work."
+    )
 
 
 def paper_clause(plans: PlanSetTable) -> str:
@@ -112,12 +124,12 @@ def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
     return f"It fits, {words} to spare{where}."
 
 
-def live_clauses(run: RunInfo) -> Clauses:
+def live_clauses(run: RunInfo, reads: str = "prompt") -> Clauses:
     """The answer while something runs."""
     if run.state is RunState.PREPARING:
-        return ("Preparing the run: loading weights and compiling kernels.",)
+        return ("Preparing: loading weights and compiling kernels.",)
     if run.state is RunState.PROMPT:
-        return (f"Reading the prompt, {plural(run.n_prompt_tokens, 'token')}.",)
+        return (f"Reading the {reads}, {plural(run.n_prompt_tokens, 'token')}.",)
     return (
         f"Prompt **{rate_text(run.prefill_tokens_per_s)}**.",
         f"Generating, **{count(run.n_tokens)}** of {count(run.n_predict)} tokens, "
@@ -132,13 +144,15 @@ def run_clauses(
     paper: Sequence[str] = (),
     *,
     note: str = "",
+    reads: str = "prompt",
 ) -> Clauses:
     """The answer after a run. `plan` is the prompt's, for the names of lanes.
 
+    `reads` is "prompt", or "text" for one that was embedded.
     `paper` names devices that were planned with and are not here; `note` is one more clause.
     """
     clauses = [
-        f"Prompt **{rate_text(summary.prefill_tokens_per_s)}** "
+        f"{reads.capitalize()} **{rate_text(summary.prefill_tokens_per_s)}** "
         f"({plural(len(summary.prompt_tokens), 'token')} in {duration_text(summary.prefill_ns)})."
     ]
     if summary.decode_step_ns:
@@ -156,7 +170,7 @@ def run_clauses(
         clauses.append(note)
     shares = {} if spans is None else prompt_shares(spans)
     if shares and plan is not None:
-        clauses += _shares_clauses(shares, plan)
+        clauses += _shares_clauses(shares, plan, reads)
     return tuple(clauses)
 
 
@@ -167,7 +181,8 @@ def offload_clause(plans: PlanSetTable, plan: PlanTable | None, n_tokens: int) -
     layers.
     """
     options = plans.options
-    has_gpu = plan is not None and any(d.type is not DeviceType.CPU for d in plan.devices)
+    no_gpus = (DeviceType.CPU, DeviceType.ACCEL)
+    has_gpu = plan is not None and any(d.type not in no_gpus for d in plan.devices)
     has_cpu_layers = 0 <= options.n_gpu_layers < plans.n_layers
     if not (options.op_offload and has_gpu and has_cpu_layers and n_tokens < CUDA_MIN_BATCH):
         return ""
@@ -216,7 +231,7 @@ def _tenths(amounts: dict[int, int]) -> dict[int, int]:
     return shares
 
 
-def _shares_clauses(shares: dict[int, int], plan: PlanTable) -> list[str]:
+def _shares_clauses(shares: dict[int, int], plan: PlanTable, reads: str) -> list[str]:
     """The largest share as a sentence, each other as a clause that goes on with it."""
     largest_first = sorted((k for k in shares if shares[k]), key=lambda key: -shares[key])
     clauses = []
@@ -224,7 +239,7 @@ def _shares_clauses(shares: dict[int, int], plan: PlanTable) -> list[str]:
         figure = f"{shares[key] / 10:.1f}{SPACE}%"
         if place == 0:
             verb = " computing" if key >= 0 else ""
-            clauses.append(f"Of the prompt, **{figure}** is {_share_name(key, plan)}{verb}.")
+            clauses.append(f"Of the {reads}, **{figure}** is {_share_name(key, plan)}{verb}.")
         else:
             clauses.append(f", {figure} {_share_name(key, plan)}.")
     return clauses

@@ -12,6 +12,7 @@ from app.shell.change_text import change_facts, token_facts
 from app.shell.clause_label import ClauseLabel
 from app.theme.segment import Segment
 from engine.core.diff import diff_sets
+from engine.core.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,8 +198,8 @@ class ChangeBar(Bar):
         self._tint()
         self.hide()
 
-    def show_diff(self, diff: DiffMode | None) -> None:
-        """Say what changed; None hides the bar."""
+    def show_diff(self, diff: DiffMode | None, *, makes_tokens: bool = True) -> None:
+        """Say what changed; None hides the bar. A model without tokens has one line."""
         if diff is None:
             self.hide()
             return
@@ -206,11 +207,13 @@ class ChangeBar(Bar):
         facts = change_facts(changes, diff.title, diff.note)
         is_news = facts != self.facts.clauses or self.isHidden()
         self.facts.set_clauses(facts)
-        self.token_facts.set_clauses(token_facts(changes, diff.title))
+        self.token_facts.set_clauses(token_facts(changes, diff.title) if makes_tokens else ())
+        self.token_facts.setVisible(makes_tokens)
         self.segment.choose(diff.shows)
         self.show()
         if is_news:
-            self.alert(f"{self.facts.plain_text}, {self.token_facts.plain_text}")
+            said = (self.facts.plain_text, self.token_facts.plain_text)
+            self.alert(", ".join(text for text in said if text))
 
     def _on_undo(self) -> None:
         self.undone.emit()
@@ -223,7 +226,7 @@ class ChangeBar(Bar):
 
 
 def _label(text: str, role: str) -> QLabel:
-    label = QLabel(text)
+    label = QLabel(visible(text, keeps="\n"))
     label.setProperty("role", role)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setWordWrap(True)

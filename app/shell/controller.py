@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, Signal
 
 from app.shell.messages import (
+    LOST_TOPIC,
     Message,
     died_message,
     failed_message,
@@ -18,7 +19,7 @@ from app.shell.messages import (
     waiting_message,
 )
 from app.shell.planning import Planning
-from app.shell.running import Running
+from app.shell.running import RUN_TOPIC, Running
 from engine.core.summary import RunState, StopReason
 from engine.service.messages import (
     DEMO,
@@ -94,6 +95,8 @@ class Controller(QObject):
         bridge.answered.connect(self._on_answer)
         self.planning.message.connect(self.message)
         self.running.message.connect(self.message)
+        self.running.message_gone.connect(self.message_gone)
+        self.planning.opened.connect(self._on_opened)
         self.planning.settled.connect(self._on_settled)
         self.running.started.connect(self._on_settled)
         self.running.ended.connect(self._on_settled)
@@ -155,6 +158,11 @@ class Controller(QObject):
         path, self._to_open = self._to_open, ""
         self.message_gone.emit("model")
         self.planning.open(path)
+
+    def _on_opened(self, _file: object) -> None:
+        """What was said of the run of another model holds no longer."""
+        for topic in (RUN_TOPIC, LOST_TOPIC, "engine"):
+            self.message_gone.emit(topic)
 
     def _on_died(self, answer: EngineDied) -> None:
         was_ready = self._is_ready

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QMainWindow, QMenu, QStackedWidget, QVBoxLayout, Q
 
 from app.commands.actions import ActionSet
 from app.commands.spec import Need
-from app.commands.table import ACTIONS, MENUS, PANES, RECENT, THEME, THEME_MENU
+from app.commands.table import ACTIONS, EMBED, MENUS, PANES, RECENT, THEME, THEME_MENU
+from app.commands.table import RUN as RUN_COMMAND
 from app.shell.answer_bar import AnswerBar
 from app.shell.bars import ChangeBar, MessageStack
 from app.shell.dock_area import DockArea
@@ -29,6 +30,7 @@ from app.state.app_state import Selection
 from app.theme.fonts import SMALL_PX, general_font
 from app.views.options.view import OptionsView
 from engine.core.plan import Batch
+from engine.core.visible import visible
 
 if TYPE_CHECKING:
     from PySide6.QtGui import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
 
     from app.shell.controller import Controller
     from app.shell.planning import Refusal
+    from app.state.app_state import DiffMode
     from app.state.settings import RecentFile, Settings
     from app.theme.theme import Theme
 
@@ -156,7 +159,7 @@ class MainWindow(QMainWindow):
         for signal in (state.model_changed, state.plans_changed):
             signal.connect(self._show_page)
         state.batch_changed.connect(self.sync_checks)
-        state.diff_changed.connect(self.change_bar.show_diff)
+        state.diff_changed.connect(self._on_diff)
         state.trace_changed.connect(self._on_trace)
         self.change_bar.shows_chosen.connect(self._on_shows)
         self.change_bar.kept.connect(controller.planning.keep)
@@ -217,9 +220,12 @@ class MainWindow(QMainWindow):
         else:
             self.pages.setCurrentWidget(self.area)
             self.setFocus()
-        self.actions_["run"].setText("Embed" if state.embeds else "Run")
-        name = "" if state.model is None else f"{Path(state.model.path).name} · "
+        self.actions_.use(EMBED if state.embeds else RUN_COMMAND)
+        name = "" if state.model is None else f"{visible(Path(state.model.path).name)} · "
         self.setWindowTitle(f"{name}{TITLE}")
+
+    def _on_diff(self, diff: DiffMode | None) -> None:
+        self.change_bar.show_diff(diff, makes_tokens=not self._state.embeds)
 
     def _on_trace(self) -> None:
         trace = self._state.trace
@@ -279,6 +285,7 @@ class MainWindow(QMainWindow):
     def _facts(self) -> Need:
         state, controller = self._state, self._controller
         facts = Need.BUSY if controller.is_busy else Need.IDLE
+        has_text = bool(self.run_panel.prompt.toPlainText().strip())
         held = (
             (Need.ENGINE, controller.is_ready),
             (Need.MODEL, state.model is not None),
@@ -287,7 +294,10 @@ class MainWindow(QMainWindow):
             (Need.TRACE, state.trace is not None and state.trace.n_spans > 0),
             (Need.HELD, controller.running.has_trace),
             (Need.EMBEDDING, state.run.embedded is not None),
-            (Need.PROMPT, bool(self.run_panel.prompt.toPlainText().strip())),
+            (Need.GRAPH, state.plans is not None and state.plans.prompt.n_nodes > 0),
+            (Need.TOKENS, not state.embeds),
+            (Need.PROMPT, has_text),
+            (Need.TEXT, has_text),
         )
         for need, is_so in held:
             facts |= need if is_so else Need.NOTHING

@@ -165,13 +165,16 @@ def exported_message(exported: Exported) -> Message:
     )
 
 
+LOST_TOPIC = "lost"
+
+
 def lost_message(n_lost: int) -> Message:
     """The recorder was full."""
     return Message(
         f"{plural(n_lost, 'record')} of the run were not kept.",
         "The recorder was full; the start of the run is complete, sums over its end are too small.",
         "Run with fewer tokens to see all of it.",
-        topic="lost",
+        topic=LOST_TOPIC,
     )
 
 

@@ -25,6 +25,7 @@ from app.state.option_changes import changed_fields
 from app.state.settings import RecentFile
 from engine.core.options import DEFAULTS, Options
 from engine.core.summary import RunState
+from engine.core.visible import visible
 from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
 
 if TYPE_CHECKING:
@@ -426,8 +427,8 @@ class _ChangeOptions(QUndoCommand):
 def _recent_file(path: str, model: ModelSummary) -> RecentFile:
     return RecentFile(
         path=path,
-        name=Path(model.path).name,
-        facts=f"{model.arch} · {model.quantization.upper()}",
+        name=visible(Path(model.path).name),
+        facts=f"{visible(model.arch)} · {model.quantization.upper()}",
         n_bytes=model.file_bytes,
         when=datetime.now().astimezone().isoformat(timespec="minutes"),
     )

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import (
     QLabel,
     QPlainTextEdit,
     QPushButton,
+    QScrollArea,
     QSpinBox,
     QVBoxLayout,
     QWidget,
@@ -21,6 +22,8 @@ from app.shell.embedding_result import EmbeddingResult
 from app.shell.job_row import JobRow
 from app.state.settings import N_PREDICT_RANGE
 from app.theme.text import count, rate_text
+from app.theme.whole_lines import WholeLines
+from app.theme.wrapped_label import WrappedLabel
 from engine.core.summary import RunState
 
 if TYPE_CHECKING:
@@ -40,7 +43,7 @@ MIN_PROMPT_LINES, PROMPT_LINES = 2, 6
 
 
 class RunPanel(QWidget):
-    """Prompt above, text below; buttons and figures between."""
+    """Prompt above, text below; buttons and figures between. It scrolls before anything is cut."""
 
     dock_title_changed = Signal(object)
 
@@ -53,18 +56,37 @@ class RunPanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.setProperty("role", "sheet")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._state, self._theme, self._actions = state, theme, actions
         self._shown_text = ""
-        self.prompt = QPlainTextEdit(DEMO_PROMPT, self)
-        self.prompt.setAccessibleName("Prompt")
+        self._offers_embedding: bool | None = None
+        self._make_prompt()
+        self._make_n_predict(n_predict)
+        self._make_text()
+        self.problem = WrappedLabel(self)
+        self.problem.setProperty("role", "problem")
+        self.run_button = self._button("run", "")
+        self.export_button = self._button("export", "")
+        self.job_row = JobRow(self)
+        self.speeds = WrappedLabel(self)
+        self.counts = QLabel(self)
+        self.counts.setProperty("role", "muted")
+        self.embedding = EmbeddingResult(theme, actions, self)
+        self._make_layout()
+        self._connect()
+        self._tint()
+        self._on_model()
+        self._on_run(state.run)
+
+    def _make_prompt(self) -> None:
+        self.prompt = WholeLines(DEMO_PROMPT, self)
         # A file dropped here is meant for the window.
         self.prompt.setAcceptDrops(False)
         self.prompt.setTabChangesFocus(True)
         line_px = self.prompt.fontMetrics().lineSpacing()
         self.prompt.setMinimumHeight(line_px * MIN_PROMPT_LINES + 14)
         self.prompt.setMaximumHeight(line_px * PROMPT_LINES + 14)
+
+    def _make_n_predict(self, n_predict: int) -> None:
         self.n_predict = QSpinBox(self)
         self.n_predict.setRange(*N_PREDICT_RANGE)
         self.n_predict.setValue(n_predict)
@@ -72,66 +94,68 @@ class RunPanel(QWidget):
         self.n_predict.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.n_predict.setToolTip("Tokens to generate; the arrow keys change it")
         self.n_predict.setAccessibleName("Tokens to generate")
-        self.problem = QLabel(self)
-        self.problem.setProperty("role", "problem")
-        self.problem.setWordWrap(True)
         self.tokens_label = QLabel("tokens", self)
         self.tokens_label.setProperty("role", "muted")
-        self.run_button = self._button("run", "")
-        self.export_button = self._button("export", "")
-        self.job_row = JobRow(self)
-        self.speeds = QLabel(self)
-        self.speeds.setWordWrap(True)
-        self.counts = QLabel(self)
-        self.counts.setProperty("role", "muted")
+
+    def _make_text(self) -> None:
         self.text = QPlainTextEdit(self)
         self.text.setReadOnly(True)
-        self.text.setMinimumHeight(line_px * MIN_PROMPT_LINES)
+        self.text.setMinimumHeight(self.text.fontMetrics().lineSpacing() * MIN_PROMPT_LINES)
         self.text.setProperty("role", "plain")
         self.text.setAccessibleName("Generated text")
         self.text.setPlaceholderText("The text appears here.")
-        self.embedding = EmbeddingResult(theme, actions, self)
-        self._make_layout()
+
+    def _make_layout(self) -> None:
+        self._controls, self._footer = QHBoxLayout(), QHBoxLayout()
+        self._controls.setSpacing(8)
+        for widget in (self.run_button, self.n_predict, self.tokens_label):
+            self._controls.addWidget(widget)
+        self._controls.addStretch()
+        self._footer.addStretch()
+        self._footer.addWidget(self.counts)
+        body = QWidget(self)
+        body.setProperty("role", "sheet")
+        column = QVBoxLayout(body)
+        column.setContentsMargins(12, 8, 12, 8)
+        column.setSpacing(6)
+        column.addWidget(self.prompt, stretch=1)
+        column.addWidget(self.problem)
+        column.addLayout(self._controls)
+        column.addWidget(self.job_row)
+        column.addWidget(self.speeds)
+        column.addWidget(self.text, stretch=2)
+        column.addWidget(self.embedding, stretch=2)
+        column.addLayout(self._footer)
+        self._scroll(body)
+
+    def _scroll(self, body: QWidget) -> None:
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        area.setWidget(body)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(area)
+
+    def _connect(self) -> None:
         self.prompt.textChanged.connect(self.problem.hide)
-        state.model_changed.connect(self._on_model)
-        state.run_changed.connect(self._on_run)
-        theme.changed.connect(self._tint)
+        for signal in (self._state.model_changed, self._state.plans_changed):
+            signal.connect(self._on_model)
+        self._state.run_changed.connect(self._on_run)
+        self._theme.changed.connect(self._tint)
         for action_id in ("run", "export"):
-            actions[action_id].changed.connect(self._sync_buttons)
-        self._tint()
-        self._on_model()
-        self._on_run(state.run)
+            self._actions[action_id].changed.connect(self._sync_buttons)
 
     @property
     def dock_title(self) -> DockTitle:
         """What the title bar shows."""
         run = self._state.run
-        kind = "embedding" if self._state.embeds else "chat"
+        model = self._state.model
+        kind = "chat" if model is not None and model.has_chat_template else "text"
+        kind = "embedding" if self._state.embeds else kind
         fact = kind if run.prompt else ""
         return DockTitle("Run", fact)
-
-    def _make_layout(self) -> None:
-        controls = QHBoxLayout()
-        controls.setSpacing(8)
-        controls.addWidget(self.run_button)
-        controls.addWidget(self.n_predict)
-        controls.addWidget(self.tokens_label)
-        controls.addStretch()
-        footer = QHBoxLayout()
-        footer.addWidget(self.export_button)
-        footer.addStretch()
-        footer.addWidget(self.counts)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 12, 8)
-        column.setSpacing(8)
-        column.addWidget(self.prompt, stretch=1)
-        column.addWidget(self.problem)
-        column.addLayout(controls)
-        column.addWidget(self.job_row)
-        column.addWidget(self.speeds)
-        column.addWidget(self.text, stretch=2)
-        column.addWidget(self.embedding, stretch=2)
-        column.addLayout(footer)
 
     def _button(self, action_id: str, kind: str) -> QPushButton:
         action = self._actions[action_id]
@@ -141,22 +165,30 @@ class RunPanel(QWidget):
         return button
 
     def _on_model(self) -> None:
-        """Offer what the open model can do."""
+        """Offer what the open model does."""
         embeds = self._state.embeds
+        if embeds is self._offers_embedding:
+            return
+        self._offers_embedding = embeds
         for widget in (self.n_predict, self.tokens_label, self.text):
             widget.setVisible(not embeds)
         self.embedding.setVisible(embeds)
         self.prompt.setAccessibleName("Text to embed" if embeds else "Prompt")
+        self.prompt.setPlaceholderText("Type a text to embed." if embeds else "Type a prompt.")
+        # An embedding has two buttons of its own below it, and no controls above.
+        if embeds:
+            self._controls.addWidget(self.export_button)
+        else:
+            self._footer.insertWidget(0, self.export_button)
         self._sync_buttons()
 
     def _on_run(self, run: RunInfo) -> None:
         self._append(run.text)
         self.embedding.show_run(run)
         self.problem.setText(run.problem)
-        self.problem.setVisible(bool(run.problem))
-        self.speeds.setText(speeds_text(run))
-        self.speeds.setVisible(bool(self.speeds.text()))
+        self.speeds.setText("" if run.embedded is not None else speeds_text(run))
         self.counts.setText(counts_text(run))
+        self.counts.setVisible(bool(self.counts.text()))
         is_idle = run.state is RunState.IDLE
         self.prompt.setReadOnly(not is_idle)
         self.n_predict.setEnabled(is_idle)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.shell.messages import exported_message, failed_message, lost_message
+from app.shell.messages import LOST_TOPIC, exported_message, failed_message, lost_message
 from app.state.app_state import RunInfo
 from engine.core.summary import RunState
 from engine.service.messages import (
@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from app.bridge.bridge import Bridge
-    from app.state.app_state import AppState
+    from app.state.app_state import AppState, LastRun
     from engine.core.summary import RunSummary
 
 TEXT_INTERVAL_MS = 33
+
+RUN_TOPIC = "run"
+"""What messages about a run that could not be done are about."""
 
 
 class Running(QObject):
@@ -43,6 +46,8 @@ class Running(QObject):
 
     message = Signal(object)
     """Carries a Message."""
+    message_gone = Signal(object)
+    """Carries a topic: messages about it no longer hold."""
     started = Signal()
     ended = Signal()
 
@@ -52,11 +57,13 @@ class Running(QObject):
         self._bridge = bridge
         self._run_id = 0
         self._embeds = False
+        self._before: LastRun | None = None
+        """What is brought back if the run computes nothing."""
         self._export_id = 0
         self._new: RunInfo | None = None
         self._old_epoch = -1
         # A new engine knows nothing of the run before: what was recorded stays until the next run.
-        self._hears_spans = True
+        self._hears_spans = self._heard_before = True
         self._lossy_epoch = -1
         self._engine_has_trace = False
         self._flush_timer = QTimer(self)
@@ -88,10 +95,12 @@ class Running(QObject):
     # Wishes.
 
     def start(self, prompt: str, n_predict: int) -> None:
-        """Run a prompt."""
+        """Run a prompt, as a chat message where the model has a template for it."""
         if not self._run_id:
             self._begin(RunInfo(prompt=prompt, n_predict=n_predict), embeds=False)
-            self._bridge.send(StartRun(self._run_id, prompt, n_predict))
+            model = self._state.model
+            chat = model is not None and model.has_chat_template
+            self._bridge.send(StartRun(self._run_id, prompt, n_predict, chat))
             self.started.emit()
 
     def embed(self, text: str) -> None:
@@ -102,8 +111,11 @@ class Running(QObject):
             self.started.emit()
 
     def _begin(self, run: RunInfo, *, embeds: bool) -> None:
+        self.message_gone.emit(RUN_TOPIC)
         trace = self._state.trace
         self._old_epoch = -1 if trace is None else trace.epoch
+        self._before = self._state.last_run()
+        self._heard_before = self._hears_spans
         self._run_id = self._bridge.next_id()
         self._embeds = embeds
         self._new = None
@@ -127,6 +139,9 @@ class Running(QObject):
         """Counts and speeds; the state at once, figures with the next flush."""
         if not self._run_id:
             return
+        if self._before is not None and answer.state in (RunState.PROMPT, RunState.GENERATING):
+            self._before = None
+            self.message_gone.emit(LOST_TOPIC)
         before = self._current()
         state = answer.state if answer.state is not RunState.IDLE else before.state
         self._change(
@@ -197,15 +212,14 @@ class Running(QObject):
 
     def on_failed(self, answer: Failed) -> bool:
         """Say what could not be done; gives back whether it was ours."""
-        topic = ""
         if answer.request_id == self._run_id and self._run_id:
             # What is wrong with a text is said at its field; details need a message's room.
             at_field = self._embeds and not answer.details
-            problem = failed_message(answer).text if at_field else ""
-            self._change(state=RunState.IDLE, problem=problem)
-            self._finish()
+            said = (answer.title, answer.sentence, answer.hint)
+            self._give_up(" ".join(part for part in said if part) if at_field else "")
             if at_field:
                 return True
+            topic = RUN_TOPIC
         elif answer.request_id == self._export_id:
             topic = "export"
         else:
@@ -218,11 +232,22 @@ class Running(QObject):
         self._engine_has_trace = False
         self._hears_spans = False
         if self._run_id:
-            self._change(state=RunState.IDLE)
-            self._finish()
+            self._give_up("")
         self._state.keep_run()
 
     # Inside.
+
+    def _give_up(self, problem: str) -> None:
+        """End a run without a summary; one that computed nothing leaves the last one's results."""
+        before, self._before = self._before, None
+        if before is None:
+            self._change(state=RunState.IDLE, problem=problem)
+            self._finish()
+            return
+        self._flush_timer.stop()
+        self._run_id, self._new, self._hears_spans = 0, None, self._heard_before
+        self._state.bring_back(before, problem)
+        self.ended.emit()
 
     def _current(self) -> RunInfo:
         return self._new or self._state.run

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.theme.text import bytes_text, count, duration_text, plural
+from engine.core.visible import visible
 
 if TYPE_CHECKING:
     from app.state.app_state import AppState
@@ -19,9 +20,9 @@ def status_facts(state: AppState) -> tuple[str, ...]:
         devices = (plural(len(state.devices), "device"),) if state.devices else ()
         return ("No model open", *devices)
     facts = [
-        file_title(model),
-        f"{model.quantization.upper()} · {model.arch} · {plural(model.n_layers, 'layer')} · "
-        f"{bytes_text(model.weight_bytes)}",
+        visible(file_title(model)),
+        f"{model.quantization.upper()} · {visible(model.arch)} · "
+        f"{plural(model.n_layers, 'layer')} · {bytes_text(model.weight_bytes)}",
     ]
     if plans is not None:
         plan = plans.plan(state.batch)

@@ -15,6 +15,7 @@ from PySide6.QtWidgets import (
 
 from app.models.tensors import TensorModel
 from app.theme.text import bytes_text, plural
+from engine.core.visible import visible
 
 if TYPE_CHECKING:
     from engine.core.summary import ModelSummary
@@ -52,5 +53,5 @@ class TensorPage(QWidget):
     def show_model(self, model: ModelSummary) -> None:
         """List another file's tensors."""
         size = bytes_text(model.weight_bytes)
-        self.title.setText(f"{model.name}: {plural(len(model.tensors), 'tensor')}, {size}")
+        self.title.setText(f"{visible(model.name)}: {plural(len(model.tensors), 'tensor')}, {size}")
         self.model.set_tensors(model.tensors)

@@ -133,11 +133,11 @@ class Toolbar(QToolBar):
         self._row.addWidget(self.offload_switch)
 
     def _make_batch_control(self) -> None:
-        self._add_rule()
-        self._add_label("Batch")
+        rule, label = self._add_rule(), self._add_label("Batch")
         choices = ((Batch.PROMPT, "prompt 512"), (Batch.TOKEN, "one token"))
         self.batch_segment = Segment(choices, "Batch", self)
         self._row.addWidget(self.batch_segment)
+        self._batch_parts: tuple[QWidget, ...] = (rule, label, self.batch_segment)
 
     def _add_label(self, text: str, *, mono: bool = False) -> QLabel:
         label = QLabel(text, self)
@@ -145,13 +145,14 @@ class Toolbar(QToolBar):
         self._row.addWidget(label)
         return label
 
-    def _add_rule(self) -> None:
+    def _add_rule(self) -> QFrame:
         rule = QFrame(self)
         rule.setProperty("role", "rule")
         rule.setFixedSize(QSize(1, 20))
         self._row.addSpacing(4)
         self._row.addWidget(rule)
         self._row.addSpacing(4)
+        return rule
 
     def _connect(self) -> None:
         self.slider.sliderPressed.connect(self._planning.begin_drag)
@@ -162,6 +163,8 @@ class Toolbar(QToolBar):
         self.offload_switch.clicked.connect(self._on_offload)
         self.batch_segment.chosen.connect(self._state.set_batch)
         self._planning.settled.connect(self._sync)
+        for signal in (self._state.model_changed, self._state.plans_changed):
+            signal.connect(self._on_model)
         self._state.plans_changed.connect(self._sync)
         self._state.run_changed.connect(self._sync)
         self._state.batch_changed.connect(self.batch_segment.choose)
@@ -196,6 +199,11 @@ class Toolbar(QToolBar):
         self._planning.change(op_offload=self.offload_switch.isChecked())
 
     # What is shown.
+
+    def _on_model(self) -> None:
+        """For embeddings there is one kind of batch: nothing to switch."""
+        for part in self._batch_parts:
+            part.setVisible(not self._state.embeds)
 
     def _sync(self) -> None:
         """Show the newest options asked for, unless a hand is on the slider."""

@@ -246,7 +246,7 @@ class WindowCommands(QObject):
             said = (f"{error.title}.", f"{error.sentence}.", error.hint)
             panel.say(" ".join(said), is_problem=True)
         else:
-            panel.say(f"{path.name} is written.")
+            panel.say(f"{path.name} is written to {path.parent}")
 
     def flip_offload(self) -> None:
         """Switch op_offload."""
@@ -289,8 +289,8 @@ def command_line(path: str, args: list[str]) -> str:
 
 
 def llama_cpp_args(options: Options) -> list[str]:
-    """The arguments that llama.cpp knows: the rule for a partial -ngl is Splitscope's own."""
-    return replace(options, layer_rule=DEFAULTS.layer_rule).command_args()
+    """The arguments that llama.cpp knows: a few are Splitscope's own."""
+    return replace(options, layer_rule=DEFAULTS.layer_rule, blas=DEFAULTS.blas).command_args()
 
 
 def about_text() -> str:

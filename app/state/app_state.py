@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.state.kept_run import kept_plans, kept_summary, kept_trace
+from engine.core.options import PoolingWish
 from engine.core.plan import Batch, NodeKey
 from engine.core.summary import DeviceSummary, Embedded, ModelSummary, RunState, RunSummary
 
@@ -71,6 +72,17 @@ class RunInfo:
     """When it ended, local time; None for one without a summary."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LastRun:
+    """The last run and what was shown of it, set aside until the next one computes something."""
+
+    run: RunInfo
+    trace: TraceSnapshot | None
+    met_plans: dict[int, PlanTable]
+    options: Options | None
+    is_newest: bool
+
+
 class AppState(QObject):
     """Facts and their signals; each signal carries the new value. GUI thread only."""
 
@@ -127,8 +139,16 @@ class AppState(QObject):
 
     @property
     def embeds(self) -> bool:
-        """Whether the open model gives embeddings instead of text."""
-        return self.model is not None and self.model.gives_embeddings
+        """Whether the open model gives embeddings instead of text; any does that is asked to."""
+        if self.model is None:
+            return False
+        asked = self.plans is not None and self.plans.options.pooling is not PoolingWish.MODEL
+        return asked or self.model.gives_embeddings
+
+    @property
+    def reads(self) -> str:
+        """What the open model reads, in a word: an encoder has no prompt that it goes on with."""
+        return "text" if self.embeds else "prompt"
 
     def set_devices(
         self, devices: tuple[DeviceSummary, ...], unavailable: tuple[Unavailable, ...]
@@ -141,6 +161,10 @@ class AppState(QObject):
         """New plans; the shown plan follows the batch switch."""
         self.plans = plans
         self.run_is_newest = False
+        if self.embeds and self.batch is not Batch.PROMPT:
+            # There is no switch back from a batch that is not asked for any more.
+            self.batch = Batch.PROMPT
+            self.batch_changed.emit(self.batch)
         self.plans_changed.emit(plans)
         self.show_plan(None if plans is None else plans.plan(self.batch))
 
@@ -230,6 +254,24 @@ class AppState(QObject):
     def _ran_as_planned(self) -> bool:
         """Whether the options the last run began with are those of the plans."""
         return self.plans is not None and self._run_options in (None, self.plans.options)
+
+    def last_run(self) -> LastRun:
+        """The run as it stands, to be brought back if the next one computes nothing."""
+        return LastRun(
+            self.run, self.trace, dict(self.met_plans), self._run_options, self.run_is_newest
+        )
+
+    def bring_back(self, last: LastRun, problem: str = "") -> None:
+        """Show a run again after one that computed nothing; `problem` says why it did not."""
+        self.met_plans.update(last.met_plans)
+        self._run_options = last.options
+        self.run = replace(last.run, problem=problem)
+        self.run_is_newest = last.is_newest and self.run.summary is not None
+        self.run_is_newest = self.run_is_newest and self._ran_as_planned()
+        self.set_trace(last.trace)
+        self.run_changed.emit(self.run)
+        if self.run_is_newest and self.diff is None:
+            self.show_newest_plan()
 
     def keep_run(self) -> None:
         """Keep the last run apart from what another engine will plan."""

@@ -2,6 +2,7 @@
 
 null    devices on paper: they plan, and compute nothing
 opencl  GPUs and CPUs through pyopencl
+blas    large products through numpy's BLAS, by choice
 cpu     the CPU through numba
 """
 
@@ -28,6 +29,7 @@ class Builtin:
 
 BUILTIN = (
     Builtin("OpenCL", "engine.backends.opencl.reg", "Install pyopencl and an OpenCL driver."),
+    Builtin("BLAS", "engine.backends.blas.reg", "Install threadpoolctl."),
     Builtin("CPU", "engine.backends.cpu.reg", "Install numba."),
 )
 

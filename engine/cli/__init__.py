@@ -11,7 +11,8 @@ sessions    a session with the model open and the options set
 fits        which devices the memory of a plan fits
 plan_words  plans for people
 plan_data   plans for programs
-run_words   runs for people and for programs
+run_words   runs and what embedding took, for people and for programs
+measuring   what commands that compute say besides their results, and their trace
 fetch       the demo model
 devices     devices of this machine, and those left out
 tensors     what any GGUF file holds, known architecture or not

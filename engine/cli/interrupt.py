@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-EXIT_STOPPED = 130
-"""How a process ends that Ctrl-C stopped: 128 and the number of the signal."""
-
 LOOK_S = 0.2
 """How often the main thread looks whether the work is done; Python handles signals in between."""
 

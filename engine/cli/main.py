@@ -22,11 +22,12 @@ from engine.cli import (
     why,
 )
 from engine.cli.argv import no_such, refuse_flash_word, spelled, unknown_option
-from engine.cli.interrupt import EXIT_STOPPED
 from engine.cli.output import give_up_output, print_json
 from engine.cli.parser import Parser
+from engine.core.visible import visible
 from engine.errors import Stopped, UserError
 from engine.running import out_of_memory
+from engine.starting import EXIT_STOPPED
 
 if TYPE_CHECKING:
     import argparse
@@ -134,8 +135,10 @@ def make_parser() -> tuple[Parser, dict[str, Parser]]:
 def _say(error: UserError, exit_code: int, words: list[str]) -> int:
     """What happened, why, what to do next: on standard error, and as JSON if that was asked for."""
     parts = {part: getattr(error, part) for part in ("title", "sentence", "hint", "details")}
-    for text in filter(None, parts.values()):
-        print(text, file=sys.stderr)
+    for part, text in parts.items():
+        if text:
+            # Details are a driver's or a compiler's own words, in lines.
+            print(visible(text, keeps="\n\t" if part == "details" else ""), file=sys.stderr)
     if "--json" in words:
         print_json({"error": parts})
         sys.stdout.flush()

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from engine.core.visible import visible
+
 MIB = 2**20
 
 NONE = "\u2013"
@@ -50,7 +52,11 @@ def plain(value: Any) -> Any:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table; columns are as wide as their widest cell, those of numbers right-aligned."""
+    """A table; columns are as wide as their widest cell, those of numbers right-aligned.
+
+    Cells may hold names from a file.
+    """
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [
         max(len(head), *(len(row[i]) for row in rows)) if rows else len(head)
         for i, head in enumerate(heads)

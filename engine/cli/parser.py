@@ -13,9 +13,12 @@ from engine.errors import UserError
 from engine.planning import DEMO_GPU_LAYERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 DEMO_TOKENS = 32
+NOT_IN_A_RUN = ("batch", "pooling")
+"""Options that say nothing to what generates text."""
+
 MOST_CHOICES = 4
 """Choices that stand in the place of a value; more are told by the help."""
 
@@ -64,16 +67,21 @@ def command_parser(
     return parser
 
 
-def add_model(parser: Parser) -> None:
-    """MODEL, --batch, --virtual and every option of the table."""
+def add_model(parser: Parser, *, idle: Collection[str] = ()) -> None:
+    """MODEL, --batch, --virtual and every option of the table.
+
+    `idle` are the fields of options that the command takes, as they may come from the command line
+    of another, and has no use for: its help leaves them out.
+    """
     parser.add_argument("model", metavar="MODEL", help="a .gguf file, or demo")
+    words = f"which plan to print (default: {Batch.PROMPT.value})"
     parser.add_argument(
         "--batch", choices=[batch.value for batch in Batch], default=Batch.PROMPT.value,
-        help=f"which plan to print (default: {Batch.PROMPT.value})",
+        help=argparse.SUPPRESS if "batch" in idle else words,
     )  # fmt: skip
     add_virtual(parser)
     for spec in OPTION_SPECS:
-        _add_option(parser, spec)
+        _add_option(parser, spec, argparse.SUPPRESS if spec.field in idle else _help(spec))
 
 
 def add_virtual(parser: Parser) -> None:
@@ -119,16 +127,14 @@ def _n_tokens(text: str) -> int:
     return MOST_TOKENS if count == UNTIL_END else count
 
 
-def _add_option(parser: Parser, spec: OptionSpec) -> None:
+def _add_option(parser: Parser, spec: OptionSpec, words: str) -> None:
     if spec.kind is bool:
         action = "store_false" if getattr(DEFAULTS, spec.field) else "store_true"
-        parser.add_argument(
-            *spec.flags, dest=spec.field, action=action, default=None, help=_help(spec)
-        )
+        parser.add_argument(*spec.flags, dest=spec.field, action=action, default=None, help=words)
         return
     parser.add_argument(
         *spec.flags, dest=spec.field, default=None, type=_typed(spec), metavar=_metavar(spec),
-        action="extend" if spec.is_repeatable else "store", help=_help(spec),
+        action="extend" if spec.is_repeatable else "store", help=words,
     )  # fmt: skip
 
 

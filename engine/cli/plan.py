@@ -29,7 +29,7 @@ def execute(args: argparse.Namespace) -> int:
         print_json({batch.value: plan_data(plans, batch) | note for batch in Batch})
         return 0
     batch = Batch(args.batch)
-    print_headline(plans, batch, planning.fitting_layers)
+    print_headline(plans, batch, planning.fitting_layers, makes_tokens=planning.makes_tokens)
     print()
     print_splits(plans.plan(batch))
     print()

@@ -23,25 +23,27 @@ REASONS = {
 
 
 def print_headline(
-    plans: PlanSetTable, batch: Batch = Batch.PROMPT, fitting_layers: int | None = None
+    plans: PlanSetTable,
+    batch: Batch = Batch.PROMPT,
+    fitting_layers: int | None = None,
+    *,
+    makes_tokens: bool = True,
 ) -> None:
     """How many nodes where, splits, bytes copied, whether it fits, and for what batch."""
-    prompt, token, table = plans.prompt, plans.token, plans.plan(batch)
+    table = plans.plan(batch)
     where = ", ".join(
         f"{count} on {device.name}"
         for device, count in zip(table.devices, table.nodes_per_device(), strict=True)
         if count
     )
     nodes = f"{table.n_nodes} nodes: {where}" if where else "no node is planned"
-    per_batch = "prompt batch" if batch is Batch.PROMPT else "token"
-    print(
-        f"{nodes} · {counted(len(prompt.splits), 'split')} for the prompt, "
-        f"{len(token.splits)} for a token · {mib(table.copied_bytes)} MiB copied per {per_batch}"
-    )
+    print(f"{nodes} · {_cut_words(plans, batch, makes_tokens=makes_tokens)}")
     print_fits(plans, fitting_layers)
     shape = table.shape
+    # An encoder keeps nothing of a text: it has no cells.
+    context = f" at full context ({shape.n_kv} cells)" if makes_tokens else " at once"
     print(
-        f"planned for {counted(shape.n_tokens, 'token')} at full context ({shape.n_kv} cells), "
+        f"planned for {counted(shape.n_tokens, 'token')}{context}, "
         f"flash attention {'on' if plans.flash_attn else 'off'}"
     )
     asked = plans.options.n_ctx
@@ -50,6 +52,16 @@ def print_headline(
     for device in table.devices:
         if "on paper" in device.description:
             print(f"{device.name}: {device.description}")
+
+
+def _cut_words(plans: PlanSetTable, batch: Batch, *, makes_tokens: bool) -> str:
+    """Splits of both batches and what is copied for one; an encoder has one kind of batch."""
+    prompt, token = (counted(len(p.splits), "split") for p in (plans.prompt, plans.token))
+    copied = f"{mib(plans.plan(batch).copied_bytes)} MiB copied per"
+    if not makes_tokens:
+        return f"{prompt if batch is Batch.PROMPT else token} · {copied} batch"
+    per_batch = "prompt batch" if batch is Batch.PROMPT else "token"
+    return f"{prompt} for the prompt, {len(plans.token.splits)} for a token · {copied} {per_batch}"
 
 
 def print_splits(table: PlanTable) -> None:
@@ -85,18 +97,25 @@ def print_memory(plans: PlanSetTable) -> None:
     )
 
 
+def unfit_lines(plans: PlanSetTable) -> list[str]:
+    """Which devices the ledger does not fit, a sentence each."""
+    lines = []
+    for device in plans.prompt.devices:
+        if is_over(plans, device):
+            needed = plans.memory.total(device.name)
+            lines.append(
+                f"Does not fit: {device.name} needs {mib(needed)} MiB and has "
+                f"{mib(device.memory_free)} free, over by {mib(needed - device.memory_free)} MiB."
+            )
+    return lines
+
+
 def print_fits(plans: PlanSetTable, fitting_layers: int | None = None) -> None:
     """Which devices the ledger does not fit, and what to try; nothing when all is well."""
-    over = [device for device in plans.prompt.devices if is_over(plans, device)]
-    for device in over:
-        needed = plans.memory.total(device.name)
-        excess = mib(needed - device.memory_free)
-        print(
-            f"Does not fit: {device.name} needs {mib(needed)} MiB and has "
-            f"{mib(device.memory_free)} free, over by {excess} MiB."
-        )
-    if not over:
+    lines = unfit_lines(plans)
+    if not lines:
         return
+    print(*lines, sep="\n")
     smaller = "a shorter context (-c), a smaller batch (-ub) or fewer layers on the GPU (-ngl)"
     way_out = f"-ngl {fitting_layers} fits" if fitting_layers is not None else smaller
     print(f"Try: {way_out}.")

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.files import check_writable
-from engine.cli.interrupt import EXIT_STOPPED, stoppable
+from engine.cli.interrupt import stoppable
+from engine.cli.measuring import add_trace, announced_setup, say, say_written, write_trace
 from engine.cli.output import print_json
-from engine.cli.parser import add_generation, add_model, command_parser, file_path
+from engine.cli.parser import NOT_IN_A_RUN, add_generation, add_model, command_parser
 from engine.cli.progress import ProgressLine
 from engine.cli.run_words import print_run, run_data
 from engine.cli.sessions import opened_session
 from engine.core.summary import StopReason
+from engine.core.visible import visible
+from engine.starting import EXIT_STOPPED
 
 if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-CHROME_SUFFIX = ".json"
-
 
 def add_to(commands: Any) -> None:
     """Add the command's arguments."""
     parser = command_parser(commands, "run", "generate text and measure every split", execute)
-    add_model(parser)
+    add_model(parser, idle=NOT_IN_A_RUN)
     add_generation(parser)
-    parser.add_argument(
-        "--trace", type=file_path, default=None, metavar="FILE",
-        help="also write a trace: .json is Chrome's form, any other Perfetto's",
-    )  # fmt: skip
+    add_trace(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -44,24 +41,23 @@ def generate(args: argparse.Namespace, trace: Path | None) -> int:
     echo = TextEcho(f"{args.prompt}\n" if args.chat else args.prompt, line)
     listeners = {} if args.json else {"on_text": echo}
     with opened_session(args, line, **listeners) as session:
-        setup = session.setup()
-        if setup.paper_note:
-            print(f"{setup.paper_note}.", file=sys.stderr)
+        setup = announced_setup(session)
         job = session.admit()
         summary = stoppable(
             lambda: session.run(args.prompt, args.predict, chat=args.chat, setup=setup, job=job),
             session.ask_stop,
         )
         line.clear()
-        for note in summary.notes:
-            print(note, file=sys.stderr)
-        if trace is not None:
-            session.export_trace(trace, chrome=trace.suffix == CHROME_SUFFIX)
+        if not args.json:
+            # A note that comes before the text has ended would stand on its last line.
+            echo.end()
+        say(summary.notes)
+        write_trace(session, trace)
     if args.json:
         print_json(run_data(summary, setup.paper_note))
     else:
-        echo.end()
         print_run(summary)
+    say_written("Trace", trace, json=args.json)
     return EXIT_STOPPED if summary.stop_reason is StopReason.STOPPED else 0
 
 
@@ -76,7 +72,7 @@ class TextEcho:
     def __call__(self, text: str) -> None:
         """Print a piece of text."""
         self._begin()
-        print(text, end="", flush=True)
+        print(visible(text, keeps="\n\t"), end="", flush=True)
 
     def end(self) -> None:
         """End the line, and keep it apart from what follows."""

@@ -1,4 +1,4 @@
-"""Runs for people and for programs."""
+"""Runs and embeddings' sums, for people and for programs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,13 @@ def run_data(summary: RunSummary, note: str) -> dict[str, Any]:
     for words, use in _experts(summary):
         result[f"{words}_experts"] = _experts_data(use)
     return result | ({"note": note} if note else {})
+
+
+def timing_data(summary: RunSummary) -> dict[str, Any]:
+    """What was measured of a text that was embedded, by the names that a run's data has."""
+    data = run_data(summary, "")
+    names = ("prefill_ns", "prefill_tokens_per_s", "splits", "copies", "notes")
+    return {name: data[name] for name in names}
 
 
 def _experts(summary: RunSummary) -> list[tuple[str, ExpertUse]]:
@@ -71,13 +78,27 @@ def print_run(summary: RunSummary) -> None:
     )
     experts = dict(_experts(summary))
     for words, plan_id in (("prompt", summary.prompt_plan_id), ("token", summary.token_plan_id)):
-        n_splits = sum(row.plan == plan_id for row in summary.splits)
-        copied = [row.n_bytes for row in summary.copies if row.plan == plan_id]
-        if n_splits:
-            n_copies = f"{len(copied)} cop{'y' if len(copied) == 1 else 'ies'}"
-            print(
-                f"{words}: {counted(n_splits, 'split')}, {n_copies}, {mib(sum(copied))} MiB a graph"
-                f"{' with all experts' if words in experts else ''}"
-            )
+        graph = _graph_words(summary, plan_id)
+        if graph:
+            print(f"{words}: {graph}{' with all experts' if words in experts else ''}")
         if words in experts:
             print(f"{words} experts: {experts_words(experts[words])}")
+
+
+def embed_lines(summary: RunSummary) -> list[str]:
+    """Time and sums of a text that was embedded."""
+    tokens = counted(len(summary.prompt_tokens), "token")
+    speed = f"{summary.prefill_tokens_per_s:.1f} tokens/s"
+    return [
+        f"text {tokens} in {_ms(summary.prefill_ns)}, {speed}",
+        f"text: {_graph_words(summary, summary.prompt_plan_id)}",
+    ]
+
+
+def _graph_words(summary: RunSummary, plan_id: int) -> str:
+    """Splits and copies of a plan that ran; empty where none did."""
+    n_splits = sum(row.plan == plan_id for row in summary.splits)
+    copied = [row.n_bytes for row in summary.copies if row.plan == plan_id]
+    n_copies = f"{len(copied)} cop{'y' if len(copied) == 1 else 'ies'}"
+    sums = f"{counted(n_splits, 'split')}, {n_copies}, {mib(sum(copied))} MiB a graph"
+    return sums if n_splits else ""

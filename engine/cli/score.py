@@ -10,8 +10,9 @@ import numpy as np
 
 from engine.cli.files import check_writable
 from engine.cli.interrupt import stoppable
+from engine.cli.measuring import say_written
 from engine.cli.output import print_json, print_table
-from engine.cli.parser import add_model, add_prompt, command_parser, file_path
+from engine.cli.parser import NOT_IN_A_RUN, add_model, add_prompt, command_parser, file_path
 from engine.cli.sessions import opened_session
 from engine.trace.export.atomic import write_atomically
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Add the command's arguments."""
     parser = command_parser(commands, "score", "feed given tokens and compare choices", execute)
-    add_model(parser)
+    add_model(parser, idle=NOT_IN_A_RUN)
     add_prompt(parser, "text before the tokens")
     parser.add_argument(
         "--tokens", required=True, type=_token_ids, metavar="ID,ID,..", help="token ids"
@@ -46,6 +47,7 @@ def execute(args: argparse.Namespace) -> int:
         )
     if args.logits is not None:
         save_logits(args.logits, result.logits)
+    say_written("Logits", args.logits, json=args.json)
     if args.json:
         print_json({"prompt_tokens": result.prompt_tokens, "steps": result.steps})
         return 0

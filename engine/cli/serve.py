@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.parser import command_parser
-from engine.service.serve import serve_from_environment
 
 if TYPE_CHECKING:
     import argparse
@@ -21,5 +20,8 @@ def add_to(commands: Any) -> None:
 
 def execute(_args: argparse.Namespace) -> int:
     """Serve until the window goes away."""
+    # Pipes and processes take a moment to import, and no other command needs them.
+    from engine.service.serve import serve_from_environment
+
     serve_from_environment()
     return 0

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.fits import fitting_layers
 from engine.cli.parser import with_given
 from engine.cli.progress import ProgressLine
+from engine.core.options import PoolingWish
+from engine.core.visible import visible
 from engine.report.models import options_problem
 from engine.running import Listeners
 from engine.session import Session
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.core.table import PlanSetTable
+    from engine.report.weight_places import WeightPlace
 
 
 @contextmanager
@@ -44,13 +47,17 @@ class Planned:
 
     `problem` is why the model can be planned, yet not run; `fitting_layers` the number of layers
     that would fit (None: these do, or no number would). `text_faults` are what of tokenizer and
-    chat template is wrong and what a run would use instead.
+    chat template is wrong and what a run would use instead. `weights` are the file's tensors, and
+    `places` where the one that was asked for is.
     """
 
     plans: PlanSetTable
     problem: str
     fitting_layers: int | None = None
     text_faults: tuple[str, ...] = ()
+    weights: tuple[str, ...] = ()
+    places: tuple[WeightPlace, ...] = ()
+    makes_tokens: bool = True
 
     def problem_data(self) -> dict[str, str | list[str]]:
         """Problem and faults as entries of a JSON object; empty without any."""
@@ -58,16 +65,29 @@ class Planned:
         return ({"problem": self.problem} if self.problem else {}) | faults
 
 
-def planned(args: argparse.Namespace) -> Planned:
-    """The plans of args.model with the options that were typed; a problem goes to stderr too."""
+def planned(args: argparse.Namespace, weight: str = "") -> Planned:
+    """The plans of args.model with the options that were typed; a problem goes to stderr too.
+
+    `weight` (optional) is the tensor whose places are asked for.
+    """
     line = ProgressLine()
     with opened_session(args, line) as session:
-        problem = session.summary.run_problem or options_problem(session.options)
-        text_faults = session.summary.text_faults
+        summary = session.summary
+        problem = summary.run_problem or options_problem(session.options)
         plans = session.plan(session.options)
+        places = session.weight_places(weight)
+        pools = session.options.pooling is not PoolingWish.MODEL
         # For people only: it takes a few plans more.
         layers = None if args.json else fitting_layers(session, plans)
-    for said in (problem, *text_faults):
+    for said in (problem, *summary.text_faults):
         if said:
-            print(said, file=sys.stderr)
-    return Planned(plans, " ".join(problem.splitlines()), layers, text_faults)
+            print(visible(said, keeps="\n"), file=sys.stderr)
+    return Planned(
+        plans,
+        problem=" ".join(problem.splitlines()),
+        fitting_layers=layers,
+        text_faults=summary.text_faults,
+        weights=tuple(tensor.name for tensor in summary.tensors),
+        places=places,
+        makes_tokens=not (summary.gives_embeddings or pools),
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.output import counted, mib, print_json, print_table
 from engine.cli.parser import command_parser
 from engine.cli.progress import ProgressLine
+from engine.core.visible import visible
 from engine.errors import UserError
 from engine.gguf import keys
 from engine.gguf.reader import open_gguf
@@ -33,7 +34,7 @@ def execute(args: argparse.Namespace) -> int:
     with open_gguf(_path(args.model)) as file:
         problem = _problem(file)
         if problem:
-            print(problem, file=sys.stderr)
+            print(visible(problem), file=sys.stderr)
         if args.json:
             print_json(tensors_data(file) | ({"problem": problem} if problem else {}))
         else:
@@ -77,7 +78,7 @@ def print_tensors(file: GgufFile) -> None:
     )
     n_bytes = sum(info.n_bytes for info in file.tensors)
     n_tensors = counted(len(file.tensors), "tensor")
-    arch = file.metadata.get(keys.ARCHITECTURE, "unknown")
+    arch = visible(str(file.metadata.get(keys.ARCHITECTURE, "unknown")))
     print(
         f"{n_tensors}, {mib(n_bytes)} MiB; the file has {mib(file.size)} MiB; architecture {arch}"
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.parser import add_generation, add_model, command_parser, file_path
+from engine.cli.parser import (
+    NOT_IN_A_RUN,
+    add_generation,
+    add_model,
+    command_parser,
+    file_path,
+)
 from engine.cli.run import generate
 
 if TYPE_CHECKING:
@@ -16,7 +21,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     """Add the command's arguments."""
     parser = command_parser(commands, "trace", "run and write a trace file", execute)
-    add_model(parser)
+    add_model(parser, idle=NOT_IN_A_RUN)
     add_generation(parser)
     parser.add_argument(
         "-o", "--out", type=file_path, default=Path("trace.pftrace"), metavar="FILE",
@@ -27,6 +32,4 @@ def add_to(commands: Any) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print what was measured and where the trace is."""
-    exit_code = generate(args, args.out)
-    print(f"Trace in {args.out}", file=sys.stderr if args.json else sys.stdout)
-    return exit_code
+    return generate(args, args.out)

@@ -14,6 +14,7 @@ codebooks  the points of those codebooks
 block_parts  scales and numbers of a few bits, out of bytes
 devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
 repack     CPU_REPACK: which weights the CPU may keep interleaved
+blas       which products a BLAS library takes
 options    one table of every option
 behaviour  what differs between two versions of the scheduler
 placement  Assignment, Cause, Split, InputCopy, SplitTrace
@@ -23,5 +24,6 @@ table      PlanTable: a plan as numpy columns, the form that views, the pipe and
 explain    a cause as a sentence for a person
 diff       what a change of options changed, plan against plan
 why_text   an explanation as plain text
+visible    text from a file as it may be shown
 summary    what is said of a model, a run and an engine
 """

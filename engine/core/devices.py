@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from engine.core.ops import Op
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.core.options import BlasUse
     from engine.core.tensor import Tensor
 
 
@@ -53,6 +56,10 @@ class BufferTypeFacts:
             if rest:
                 n_bytes += tensor.type.row_bytes(self.pad_row_elems - rest)
         return n_bytes
+
+
+CPU_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
+"""Ordinary memory: the CPU's, and that of accelerators which work in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,8 @@ class DeviceFacts:
     (see repack.py). `software` is set for a device that computes on the CPU (PoCL), with the words
     to show. `stream` names its backend where that differs from the device (RPC). `copies_async`: it
     queues copies from another device that does so too. `extra_bufts` are further kinds of memory
-    for weights, best first, such as the CPU's CPU_REPACK.
+    for weights, best first, such as the CPU's CPU_REPACK. `rules_by_use` is there for a device that
+    is used by choice: its rules in place of `rules`, by what the option asks; see `in_use`.
     """
 
     name: str
@@ -119,6 +127,16 @@ class DeviceFacts:
     stream: str = ""
     copies_async: bool = False
     extra_bufts: tuple[BufferTypeFacts, ...] = ()
+    rules_by_use: Mapping[BlasUse, DeviceRules] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def in_use(self, use: BlasUse) -> DeviceFacts | None:
+        """The device as it is used when the option `blas` asks for `use`; None: not at all."""
+        if self.rules_by_use is None:
+            return self
+        rules = self.rules_by_use.get(use)
+        return None if rules is None else replace(self, rules=rules)
 
     @property
     def stream_name(self) -> str:

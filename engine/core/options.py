@@ -63,6 +63,16 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "
 """The types that llama.cpp lets a cache have."""
 
 
+class BlasUse(enum.StrEnum):
+    """Which products the BLAS library of this computer takes."""
+
+    OFF = "off"
+    AUTO = "auto"
+    """Those that it computes faster than the CPU's own kernels."""
+    ALL = "all"
+    """Those that llama.cpp would give it."""
+
+
 class PoolingWish(enum.StrEnum):
     """How the embeddings of a text's tokens become one."""
 
@@ -117,6 +127,7 @@ class Options:
     cache_type_v: str = "f16"
     pooling: PoolingWish = PoolingWish.MODEL
     op_offload: bool = True
+    blas: BlasUse = BlasUse.OFF
     n_threads: int = 0
     seed: int = -1
     temperature: float = 0.8
@@ -427,8 +438,8 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         "pooling", ("--pooling",), PoolingWish,
-        "How the embeddings of a text's tokens become one, in models that give embeddings; model: "
-        "as the file says.",
+        "How the embeddings of a text's tokens become one, in models that give embeddings: none, "
+        "mean, cls or last; model: as the file says.",
         Redo.CONTEXT, choices=tuple(PoolingWish),
     ),
     OptionSpec(
@@ -437,6 +448,13 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
         Redo.PLAN,
         flag_help="Keep operations of CPU layers on the CPU, also when the batch is large; "
         "otherwise the GPU may run them, with their weights copied in.",
+    ),
+    OptionSpec(
+        "blas", ("--blas",), BlasUse,
+        "Large products through this computer's BLAS library; auto: those it is faster at (f32 "
+        "weights from 256 tokens on, f16 and bf16 from 512); all: every one that a llama.cpp built "
+        "with BLAS gives it. Only Splitscope has this option.",
+        Redo.CONTEXT, choices=tuple(BlasUse),
     ),
     OptionSpec(
         "n_threads", ("-t", "--threads"), int,

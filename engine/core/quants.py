@@ -285,6 +285,9 @@ _DEQUANTIZE: dict[TensorType, Callable[[Bytes], Floats]] = {
     TensorType.Q1_0: _q1_0_values,
 }
 
+READABLE = frozenset(_DEQUANTIZE)
+"""The types that `dequantize` reads."""
+
 _QUANTIZE: dict[TensorType, Callable[[Floats], Bytes]] = {
     TensorType.F32: _f32_bytes,
     TensorType.F16: _f16_bytes,

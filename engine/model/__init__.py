@@ -6,7 +6,8 @@ pip_download   a package's wheel through pip, with progress
 arch_keys      the keys of an architecture, read and checked
 hparams        the numbers of a model, from its metadata
 hparams_parts  the types they are told in
-hparams_rope   rotations
+hparams_rope   rotations by four positions a token
+rope_keys      rotations by one
 hparams_moe    experts
 hparams_latent  keys and values in short rows
 hparams_recurrent  states

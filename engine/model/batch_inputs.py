@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from engine.core.types import TensorType
 from engine.model.blocks.graph_context import InputKey, InputKind
-from engine.model.hparams_encoder import Pooling
+from engine.model.hparams_parts import Pooling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,8 @@ class PlacedBatch:
     parts: tuple[CacheCells, ...]
     cells: tuple[Integers, ...]
     temperature: Temperature | None = None
-    pooling: Pooling = Pooling.NONE
+    pooling: Pooling | None = None
+    """Where embeddings are wanted: how those of the tokens become one."""
     hides_later: bool = False
     """Whether a token of an encoder does not see those after it."""
 
@@ -44,14 +45,17 @@ class PlacedBatch:
         first: int,
         parts: tuple[CacheCells, ...],
         temperature: Temperature | None = None,
+        pooling: Pooling | None = None,
     ) -> PlacedBatch:
         """The batch, once it has taken its cells; `temperature` is the model's, if it has one."""
         ids = np.asarray(tokens, np.int32)
         cells = tuple(part.take(first, ids.size) for part in parts)
-        return cls(ids, first, parts, cells, temperature)
+        return cls(ids, first, parts, cells, temperature, pooling)
 
     @classmethod
-    def whole(cls, tokens: Sequence[int], pooling: Pooling, *, hides_later: bool) -> PlacedBatch:
+    def whole(
+        cls, tokens: Sequence[int], pooling: Pooling | None, *, hides_later: bool
+    ) -> PlacedBatch:
         """A whole text, as encoders take it: it has no cells."""
         ids = np.asarray(tokens, np.int32)
         return cls(ids, 0, (), (), pooling=pooling, hides_later=hides_later)

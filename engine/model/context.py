@@ -162,7 +162,7 @@ class ModelContext:
     def embed(self, tokens: Sequence[int]) -> Embeddings:
         """The embeddings of a text, f32 [1, n_embd], or [n_tokens, n_embd] without pooling.
 
-        The model is an encoder, and the text no longer than a graph takes.
+        The model was planned with a pooling, and the text is no longer than a graph takes.
         """
         self.clear()
         rows = self._decode_ubatch(tokens, StepKind.PROMPT)
@@ -186,12 +186,10 @@ class ModelContext:
         return logits
 
     def _placed(self, tokens: Sequence[int]) -> PlacedBatch:
-        hparams = self.planner.hparams
+        hparams, pooling = self.planner.hparams, self.planner.model.pooling
         if hparams.encoder is None:
-            return PlacedBatch.take(tokens, self.n_past, self._cells, hparams.temperature)
-        return PlacedBatch.whole(
-            tokens, self.planner.model.pooling, hides_later=hparams.encoder.hides_later
-        )
+            return PlacedBatch.take(tokens, self.n_past, self._cells, hparams.temperature, pooling)
+        return PlacedBatch.whole(tokens, pooling, hides_later=hparams.encoder.hides_later)
 
     def _live_scheduler(self) -> Scheduler:
         assert self._scheduler is not None, "load() comes first"

@@ -14,11 +14,17 @@ from engine.core.ops import Op, RopeParams
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import ModelError
-from engine.gguf import keys as gguf_keys
 from engine.model.arch import ARCHITECTURES, Architecture, find_architecture
-from engine.model.arch_keys import LARGEST, LOOK_HINT, ArchKeys, architecture
+from engine.model.arch_keys import (
+    LARGEST,
+    LOOK_HINT,
+    TOKEN_EMBEDDING,
+    ArchKeys,
+    architecture,
+    vocabulary_size,
+)
 from engine.model.blocks.graph_context import BuiltGraph
-from engine.model.blocks.weight_list import OUTPUT_WEIGHT, TOKEN_EMBEDDING
+from engine.model.blocks.weight_list import OUTPUT_WEIGHT
 from engine.model.hparams import MOST_EXPERTS, MOST_LAYERS, MOST_PER_HEAD, Hparams, LayerHparams
 from engine.model.weights import LayerClass, WeightKind
 
@@ -94,7 +100,7 @@ def _hparams(keys: ArchKeys) -> Hparams:
         arch=keys.arch,
         n_ctx_train=_count(keys, "context_length") or SHORT_CONTEXT,
         n_embd=n_embd,
-        n_vocab=_n_vocab(keys.file),
+        n_vocab=_n_vocab(keys),
         layers=layers,
         norm_eps=0.0,
         n_expert=n_expert,
@@ -112,11 +118,11 @@ def _layers_of(file: GgufFile) -> list[re.Match[str]]:
     return [found for found in matches if found and int(found.group(1)) < MOST_LAYERS]
 
 
-def _n_vocab(file: GgufFile) -> int:
-    tokens = file.metadata.get(gguf_keys.TOKENIZER_TOKENS)
-    if tokens is not None and not isinstance(tokens, str | int | float):
-        return len(tokens)
-    return file.tensor(TOKEN_EMBEDDING).ne[1] if TOKEN_EMBEDDING in file else 0
+def _n_vocab(keys: ArchKeys) -> int:
+    try:
+        return vocabulary_size(keys)
+    except ModelError:
+        return 0
 
 
 def _count(keys: ArchKeys, key: str, default: int = 0, *, high: int = LARGEST) -> int:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core.ops import MULTI_ROPES, RopeParams
 from engine.errors import ModelError
-from engine.gguf import keys as gguf_keys
-from engine.model.arch_keys import LARGEST, LOOK_HINT
-from engine.model.hparams_parts import ExpertRouting
+from engine.gguf.keys import TOKENIZER_TOKENS
+from engine.model.arch_keys import (
+    LARGEST,
+    LOOK_HINT,
+    TOKEN_EMBEDDING,
+    VOCAB_SIZE,
+    vocabulary_size,
+)
+from engine.model.hparams_parts import ExpertRouting, Pooling
+from engine.model.rope_keys import (
+    FREQ_BASE,
+    freq_base,
+    freq_scale,
+    head_size_origin,
+    read_rope,
+    rope_scaling,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +32,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from engine.gguf.reader import GgufFile
     from engine.model.arch_keys import ArchKeys
     from engine.model.hparams_encoder import Encoder
     from engine.model.hparams_parts import LatentAttention, Temperature
@@ -33,11 +45,6 @@ MOST_EXPERTS = 1024
 
 MOST_PER_HEAD = 2**16
 """Heads, and elements of a head; keeps every size below 2**63 bytes."""
-
-MOST_STRETCH = 1e6
-"""No context was ever stretched or shrunk by more."""
-
-ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 
 
 class WindowKind(enum.Enum):
@@ -147,7 +154,11 @@ class Hparams:
     recurrence: Recurrence | None = None
     """Sizes of the recurrent layers; None: there are none."""
     encoder: Encoder | None = None
-    """Set for models that see a whole text at once, and give embeddings instead of logits."""
+    """Set for models that see a whole text at once, and have no logits."""
+    pooling: Pooling | None = None
+    """How the embeddings of a text's tokens become one; None where the file does not say."""
+    n_cls_out: int = 1
+    """Scores that the classifier of a model that ranks texts gives."""
 
     @property
     def n_layer(self) -> int:
@@ -168,6 +179,11 @@ class Hparams:
     def n_pos_per_token(self) -> int:
         """Positions that a rotation takes for a token."""
         return 4 if self.layers[0].rope.mode in MULTI_ROPES else 1
+
+    @property
+    def gives_embeddings(self) -> bool:
+        """Whether embeddings are what it is for, by its file; any other model can give them too."""
+        return self.encoder is not None or self.pooling not in (None, Pooling.NONE)
 
     @property
     def has_cache(self) -> bool:
@@ -216,46 +232,66 @@ def read_common(
     needs_ff: bool = True,
     eps_key: str = RMS_EPS,
     attends: bool = True,
+    rotates: bool = True,
 ) -> Hparams:
     """The numbers that all architectures have; theirs alone are added by each.
 
     `needs_ff`: whether feed_forward_length must be there; `attends`: whether any layer has
-    attention. Raises ModelError, which names the key.
+    attention; `rotates`: whether positions turn queries and keys. Raises ModelError, which names
+    the key.
     """
     n_layer = keys.count("block_count", high=MOST_LAYERS)
     n_embd = keys.count("embedding_length")
-    n_ctx_train = keys.count("context_length")
-    heads = _read_heads(keys, n_layer, n_embd) if attends else _no_heads(n_layer)
-    rope = _rope(keys, heads.size_k, n_ctx_train, rope_mode) if attends else RopeParams(0)
-    ff = keys.counts("feed_forward_length", n_layer, *([] if needs_ff else [0]), low=int(needs_ff))
-    n_expert, n_expert_used = _expert_counts(keys, n_layer)
-    n_ff_exp = keys.counts("expert_feed_forward_length", n_layer, 0, low=0)
-    rows = zip(heads.counts, heads.counts_kv, ff, n_ff_exp, n_expert_used, strict=True)
-    known: dict[tuple[int, ...], LayerHparams] = {}
-    layers = [_layer(known, row, heads, rope, attends=attends) for row in rows]
+    heads = _Heads((0,) * n_layer, (0,) * n_layer)
+    if attends:
+        heads = _read_heads(keys, n_layer, n_embd, rope_mode, rotates=rotates)
+    n_expert, n_used = _expert_counts(keys, n_layer)
+    layers = _read_layers(keys, heads, n_used, needs_ff=needs_ff, rotates=rotates)
     n_trunk = n_layer - keys.count("nextn_predict_layers", 0, low=0, high=n_layer - 1)
     return Hparams(
         arch=keys.arch,
-        n_ctx_train=n_ctx_train,
+        n_ctx_train=keys.count("context_length"),
         n_embd=n_embd,
-        n_vocab=_vocabulary_size(keys.file),
-        layers=tuple(layers[:n_trunk]),
-        nextn_layers=tuple(layers[n_trunk:]),
+        n_vocab=_vocabulary_size(keys),
+        layers=layers[:n_trunk],
+        nextn_layers=layers[n_trunk:],
         norm_eps=keys.number(eps_key, low=0.0),
-        rope_scaling=keys.text("rope.scaling.type", "linear", choices=ROPE_SCALINGS),
+        rope_scaling=rope_scaling(keys),
         n_expert=n_expert,
         routing=_groups(keys, n_expert),
+        pooling=_pooling(keys),
+        n_cls_out=keys.length("classifier.output_labels") or 1,
     )
+
+
+def _pooling(keys: ArchKeys) -> Pooling | None:
+    key = "pooling_type"
+    if not keys.has(key):
+        return None
+    known = {kind.value: f"{kind.value} ({kind.name.lower()})" for kind in Pooling}
+    return Pooling(keys.choice(key, known))
+
+
+def _vocabulary_size(keys: ArchKeys) -> int:
+    n_vocab = vocabulary_size(keys)
+    if not n_vocab:
+        raise ModelError(
+            "The file has no vocabulary.",
+            f"Neither {TOKENIZER_TOKENS} nor {keys.full(VOCAB_SIZE)} nor the tensor "
+            f"{TOKEN_EMBEDDING} is there.",
+            LOOK_HINT,
+        )
+    return n_vocab
 
 
 def check_heads_alike(keys: ArchKeys, hparams: Hparams, *, rotates_all: bool) -> None:
     """ModelError unless K and V heads are of one size, which rotation takes whole if it must."""
     layer = hparams.layers[0]
     if layer.n_embd_head_v != layer.n_embd_head_k:
-        allowed = f"{layer.n_embd_head_k}, as long as a key"
+        allowed = f"{layer.n_embd_head_k}, as long as a key{head_size_origin(keys)}"
         raise keys.wrong("attention.value_length", layer.n_embd_head_v, allowed)
     if rotates_all and layer.rope.n_dims != layer.n_embd_head_k:
-        allowed = f"{layer.n_embd_head_k}, the size of a head"
+        allowed = f"{layer.n_embd_head_k}, the size of a head{head_size_origin(keys)}"
         raise keys.wrong("rope.dimension_count", layer.rope.n_dims, allowed)
 
 
@@ -323,8 +359,8 @@ def with_window(
     own = hparams.layers[0].rope
     rope = replace(
         own,
-        freq_base=_freq_base(keys, "rope.freq_base_swa", own.freq_base if keeps_rope else 10000.0),
-        freq_scale=_freq_scale(keys) if keeps_rope else 1.0,
+        freq_base=freq_base(keys, "rope.freq_base_swa", own.freq_base if keeps_rope else FREQ_BASE),
+        freq_scale=freq_scale(keys) if keeps_rope else 1.0,
     )
 
     def slide(layer: LayerHparams) -> LayerHparams:
@@ -347,53 +383,60 @@ def changed(
 
 
 class _Heads(NamedTuple):
-    """Heads of each layer, and elements of a head of K and of V."""
+    """Heads of each layer, elements of a head of K and of V, and how they are rotated."""
 
     counts: tuple[int, ...]
     counts_kv: tuple[int, ...]
-    size_k: int
-    size_v: int
+    size_k: int = 0
+    size_v: int = 0
+    rope: RopeParams = RopeParams(0)
 
 
-def _layer(
-    known: dict[tuple[int, ...], LayerHparams],
-    row: tuple[int, int, int, int, int],
+def _read_layers(
+    keys: ArchKeys,
     heads: _Heads,
-    rope: RopeParams,
+    n_used: tuple[int, ...],
     *,
-    attends: bool,
-) -> LayerHparams:
-    """The layer of a row of counts, the one that is `known` where there is one."""
-    layer = known.get(row)
-    if layer is None:
-        n_head, n_head_kv, n_ff, n_ff_exp, n_used = row
-        layer = known[row] = LayerHparams(
-            n_head, n_head_kv, heads.size_k, heads.size_v, n_ff, rope, n_ff_exp, n_used,
-            attends=attends,
+    needs_ff: bool,
+    rotates: bool,
+) -> tuple[LayerHparams, ...]:
+    """Every layer that the file counts; those that are alike are one."""
+    n_layer = len(n_used)
+    ff_default = None if needs_ff else 0
+    ff = keys.counts("feed_forward_length", n_layer, ff_default, low=int(needs_ff))
+    ff_exp = keys.counts("expert_feed_forward_length", n_layer, 0, low=0)
+    rows = tuple(zip(heads.counts, heads.counts_kv, ff, ff_exp, n_used, strict=True))
+
+    def layer(row: tuple[int, int, int, int, int]) -> LayerHparams:
+        n_head, n_head_kv, n_ff, n_ff_exp, n_expert_used = row
+        return LayerHparams(
+            n_head, n_head_kv, heads.size_k, heads.size_v, n_ff, heads.rope, n_ff_exp,
+            n_expert_used, rotates=rotates, attends=n_head > 0,
         )  # fmt: skip
-    return layer
+
+    known = {row: layer(row) for row in set(rows)}
+    return tuple(known[row] for row in rows)
 
 
-def _no_heads(n_layer: int) -> _Heads:
-    return _Heads((0,) * n_layer, (0,) * n_layer, 0, 0)
-
-
-def _read_heads(keys: ArchKeys, n_layer: int, n_embd: int) -> _Heads:
+def _read_heads(
+    keys: ArchKeys, n_layer: int, n_embd: int, rope_mode: int, *, rotates: bool
+) -> _Heads:
     counts = keys.counts("attention.head_count", n_layer, high=MOST_PER_HEAD)
     counts_kv = keys.counts("attention.head_count_kv", n_layer, counts)
-    sizes = _head_sizes(keys, n_embd, counts[0])
+    size_k, size_v = _head_sizes(keys, n_embd, counts[0], rotates=rotates)
     _check_groups(keys, counts, counts_kv)
-    return _Heads(counts, counts_kv, *sizes)
+    rope = read_rope(keys, size_k, keys.count("context_length"), rope_mode, rotates=rotates)
+    return _Heads(counts, counts_kv, size_k, size_v, rope)
 
 
-def _head_sizes(keys: ArchKeys, n_embd: int, n_head: int) -> tuple[int, int]:
+def _head_sizes(keys: ArchKeys, n_embd: int, n_head: int, *, rotates: bool) -> tuple[int, int]:
     """Elements of a head of K and of V; where a key is missing, the embedding's share."""
     sizes = []
     for key in ("attention.key_length", "attention.value_length"):
         if not keys.has(key) and n_embd % n_head:
             raise keys.wrong("attention.head_count", n_head, f"a divisor of {n_embd}")
         sizes.append(keys.count(key, n_embd // n_head, high=MOST_PER_HEAD))
-    if sizes[0] % 2 and not keys.has("rope.dimension_count"):
+    if rotates and sizes[0] % 2 and not keys.has("rope.dimension_count"):
         if keys.has("attention.key_length"):
             raise keys.wrong("attention.key_length", sizes[0], "even")
         allowed = f"such that {n_embd} elements give heads of an even size"
@@ -410,8 +453,12 @@ def _check_groups(keys: ArchKeys, heads: tuple[int, ...], heads_kv: tuple[int, .
 def _expert_counts(keys: ArchKeys, n_layer: int) -> tuple[int, tuple[int, ...]]:
     n_expert = keys.count("expert_count", 0, low=0, high=MOST_EXPERTS)
     used = keys.counts("expert_used_count", n_layer, 0, low=0)
-    if max(used) > n_expert:
-        raise keys.wrong("expert_used_count", max(used), f"at most {n_expert}, the expert_count")
+    most = max(used)
+    if most and not n_expert:
+        allowed = f"a whole number from {most} to {MOST_EXPERTS}, as expert_used_count is {most}"
+        raise keys.wrong("expert_count", n_expert, allowed)
+    if most > n_expert:
+        raise keys.wrong("expert_used_count", most, f"at most {n_expert}, the expert_count")
     if n_expert and not min(used):
         raise keys.wrong("expert_used_count", 0, f"a whole number from 1 to {n_expert}")
     return n_expert, used
@@ -427,57 +474,3 @@ def _groups(keys: ArchKeys, n_expert: int) -> ExpertRouting:
         if not 0 < n_used < n_group:
             raise keys.wrong("expert_group_used_count", n_used, f"from 1 to {n_group - 1}")
     return ExpertRouting(n_group=n_group, n_group_used=n_used)
-
-
-def _rope(keys: ArchKeys, n_embd_head: int, n_ctx_train: int, mode: int) -> RopeParams:
-    n_dims = keys.count("rope.dimension_count", n_embd_head, high=MOST_PER_HEAD)
-    if n_dims > n_embd_head or n_dims % 2:
-        raise keys.wrong("rope.dimension_count", n_dims, f"even and at most {n_embd_head}")
-    scaling = keys.text("rope.scaling.type", "linear", choices=ROPE_SCALINGS)
-    is_yarn = scaling == "yarn"
-    freq_scale = 1.0 if scaling == "none" else _freq_scale(keys)
-    attn_factor = keys.number("rope.scaling.attn_factor", 1.0)
-    return RopeParams(
-        n_dims=n_dims,
-        mode=mode,
-        n_ctx_orig=keys.count("rope.scaling.original_context_length", n_ctx_train),
-        freq_base=_freq_base(keys, "rope.freq_base"),
-        freq_scale=freq_scale,
-        ext_factor=1.0 if is_yarn else 0.0,
-        attn_factor=attn_factor * _yarn_magnitude(freq_scale) if is_yarn else attn_factor,
-    )
-
-
-def _yarn_magnitude(freq_scale: float) -> float:
-    """What undoes the factor that the operation multiplies by itself (ARCH.md 1.9)."""
-    stretch = 0.1 * math.log(1.0 / freq_scale)
-    wanted = 1.0 + stretch if freq_scale < 1.0 else 1.0
-    return wanted / (1.0 + stretch)
-
-
-def _freq_scale(keys: ArchKeys) -> float:
-    key = "rope.scaling.factor" if keys.has("rope.scaling.factor") else "rope.scale_linear"
-    factor = keys.number(key, 0.0)
-    if factor and not 1 / MOST_STRETCH <= factor <= MOST_STRETCH:
-        raise keys.wrong(key, factor, f"0, or from {1 / MOST_STRETCH:g} to {MOST_STRETCH:g}")
-    return 1.0 / factor if factor else 1.0
-
-
-def _freq_base(keys: ArchKeys, key: str, default: float = 10000.0) -> float:
-    base = keys.number(key, default)
-    if base <= 0.0:
-        raise keys.wrong(key, base, "above 0")
-    return base
-
-
-def _vocabulary_size(file: GgufFile) -> int:
-    tokens = file.metadata.get(gguf_keys.TOKENIZER_TOKENS)
-    if tokens is not None and not isinstance(tokens, str | int | float) and len(tokens):
-        return len(tokens)
-    if "token_embd.weight" in file:
-        return file.tensor("token_embd.weight").ne[1]
-    raise ModelError(
-        "The file has no vocabulary.",
-        f"Neither {gguf_keys.TOKENIZER_TOKENS} nor the tensor token_embd.weight is there.",
-        LOOK_HINT,
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.model.arch_keys import VOCAB_SIZE
 from engine.model.hparams_parts import LatentAttention, Temperature
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ def read_latent(keys: ArchKeys, hparams: Hparams) -> LatentAttention:
     n_head_v = keys.count(VALUE_LENGTH, 0, low=0)
     if bool(n_head_k) != bool(n_head_v):
         key = VALUE_LENGTH if n_head_k else KEY_LENGTH
-        raise keys.wrong(key, "missing", "present, since the other one is")
+        raise keys.wrong(key, 0, "above 0, since the other one is")
     is_absorbed = n_head_k > 0
     latent = LatentAttention(
-        n_lora_q=0 if _is_lite(hparams) else keys.count("attention.q_lora_rank", low=0),
+        n_lora_q=0 if _is_lite(keys, hparams) else keys.count("attention.q_lora_rank", low=0),
         n_lora_kv=keys.count("attention.kv_lora_rank"),
         n_head_k=n_head_k or layer.n_embd_head_k,
         n_head_v=n_head_v or layer.n_embd_head_v,
@@ -71,9 +72,14 @@ def _check_cached_sizes(keys: ArchKeys, hparams: Hparams, latent: LatentAttentio
             raise keys.wrong(key, found, str(wanted))
 
 
-def _is_lite(hparams: Hparams) -> bool:
-    n_layer = hparams.n_layer
-    return n_layer in LITE_LAYERS or (n_layer == 48 and hparams.n_vocab == LITE_OF_48)
+def _is_lite(keys: ArchKeys, hparams: Hparams) -> bool:
+    n_layer, n_vocab = hparams.n_layer, stated_vocabulary(keys, hparams)
+    return n_layer in LITE_LAYERS or (n_layer == 48 and n_vocab == LITE_OF_48)
+
+
+def stated_vocabulary(keys: ArchKeys, hparams: Hparams) -> int:
+    """The vocabulary's size by which models are recognised: here the key comes before the list."""
+    return keys.count(VOCAB_SIZE, hparams.n_vocab)
 
 
 def stretched_magnitude(keys: ArchKeys, rope: RopeParams) -> Stretch:

@@ -6,11 +6,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.model.arch_keys import LARGEST
+from engine.model.hparams import with_dense_layers
 from engine.model.hparams_parts import ExpertRouting, Gating
 
 if TYPE_CHECKING:
     from engine.model.arch_keys import ArchKeys
     from engine.model.hparams import Hparams
+
+N_DENSE = "leading_dense_block_count"
 
 
 def read_routing(keys: ArchKeys, hparams: Hparams, gating: Gating) -> ExpertRouting:
@@ -25,6 +28,12 @@ def read_routing(keys: ArchKeys, hparams: Hparams, gating: Gating) -> ExpertRout
         normalises=keys.flag("expert_weights_norm", default=False),
         scale=keys.number("expert_weights_scale", 0.0),
     )
+
+
+def with_leading_dense_layers(keys: ArchKeys, hparams: Hparams) -> Hparams:
+    """`hparams` whose first layers have no experts, as many as the file says."""
+    n_dense = keys.count(N_DENSE, 0, low=0)
+    return with_dense_layers(hparams, [il < n_dense for il in range(hparams.n_layer_all)])
 
 
 def read_shared_width(keys: ArchKeys, hparams: Hparams) -> int:

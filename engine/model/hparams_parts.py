@@ -1,4 +1,4 @@
-"""Groups of numbers that some models have: experts, temperature, latent attention."""
+"""Numbers that some models have: pooling, experts, temperature, latent attention."""
 
 from __future__ import annotations
 
@@ -10,6 +10,19 @@ import numpy as np
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+
+class Pooling(enum.IntEnum):
+    """How the embeddings of a text's tokens become one; the values are those of files."""
+
+    NONE = 0
+    """They stay as they are."""
+    MEAN = 1
+    CLS = 2
+    """That of the first token is the text's."""
+    LAST = 3
+    RANK = 4
+    """A classifier makes scores of them, which this version does not."""
 
 
 class Gating(enum.IntEnum):

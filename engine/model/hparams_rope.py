@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from engine.model.arch_keys import ArchKeys
     from engine.model.hparams import Hparams, LayerHparams
 
+SECTIONS = "rope.dimension_sections"
 N_SECTIONS = 4
 
 
 def with_sections(keys: ArchKeys, hparams: Hparams) -> Hparams:
     """`hparams` with the pairs of each kind of position; ModelError unless the file has them."""
-    key = "rope.dimension_sections"
-    found = keys.counts(key, N_SECTIONS, low=0)
+    key = SECTIONS
+    found = keys.integers(key, N_SECTIONS)
     n_pairs = hparams.layers[0].rope.n_dims // 2
     if not 0 < sum(found) <= n_pairs:
         raise keys.wrong(key, list(found), f"four numbers whose sum is from 1 to {n_pairs}")

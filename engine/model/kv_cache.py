@@ -111,9 +111,8 @@ def plan_cache(
     store = CacheStore(placement, "KV cache", offload_kqv=options.offload_kqv)
     keys: dict[int, Tensor] = {}
     values: dict[int, Tensor] = {}
-    for il, (layer, part) in enumerate(zip(hparams.layers, part_of, strict=True)):
-        if not layer.attends or not hparams.has_cache:
-            continue
+    for il in _layers_with_cache(hparams):
+        layer, part = hparams.layers[il], part_of[il]
         owner = hparams.cache_layer(il)
         if owner != il:
             keys[il], values[il] = keys[owner], values[owner]
@@ -125,6 +124,13 @@ def plan_cache(
         if not hparams.caches_packed_rows:
             values[il] = store.add(f"cache_v_l{il}", type_v, v_ne, il, group=part.index)
     return KvCache(parts, part_of, keys, values, store.buffers(), v_transposed=v_transposed)
+
+
+def _layers_with_cache(hparams: Hparams) -> list[int]:
+    """The layers that look at earlier tokens."""
+    if not hparams.has_cache:
+        return []
+    return [il for il, layer in enumerate(hparams.layers) if layer.attends]
 
 
 def attention_wish(options: Options) -> FlashAttn:

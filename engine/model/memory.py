@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from engine.backend.alloc import grown
 from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
-from engine.model.hparams_encoder import ENCODER_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,14 +49,14 @@ def _row(
 def _output_row(model: PlannedModel) -> MemoryRow:
     """Logits of one row: one sequence, one output at a time (SCHED.md 8.5).
 
-    Encoders have room for logits and embeddings of every text.
+    Where embeddings are wanted there is room for those and the logits of every text.
     """
     placement = model.placement
     buft = placement.layer_devices[-1].host_buft or placement.cpu.buft
     hparams = model.facts.hparams
     n_values = hparams.n_vocab
-    if hparams.encoder is not None:
-        n_values = (hparams.n_vocab + hparams.n_embd) * ENCODER_TEXTS
+    if model.pooling is not None:
+        n_values = (hparams.n_vocab + hparams.n_embd) * model.n_texts
     n_bytes = n_values * LOGIT_BYTES
     return _row(model, buft, placement.cpu, MemoryKind.OUTPUT, n_bytes)
 

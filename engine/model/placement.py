@@ -38,7 +38,7 @@ class ModelPlacement:
 
     `devices` are the model's own, in order; `layer_devices[il]` the device of layer il, the last
     entry that of the output layer. `n_gpu_layers` is never negative. `known` are all devices,
-    whether the model uses them or not.
+    whether the model uses them or not, but for those that an option leaves out.
     """
 
     known: tuple[DeviceFacts, ...]
@@ -105,6 +105,8 @@ def place_model(
     devices: Sequence[DeviceFacts], options: Options, *, n_layer: int
 ) -> ModelPlacement:
     """Choose devices and give every layer one. PlacementError when an option asks for no device."""
+    _refuse_unused(devices, options)
+    devices = [used for d in devices if (used := d.in_use(options.blas)) is not None]
     cpu = next((d for d in devices if d.type is DeviceType.CPU), None)
     if cpu is None:
         raise PlacementError(
@@ -129,6 +131,18 @@ def place_model(
         use_host_buffer=options.host_buffer,
         overrides=_overrides(options, devices, cpu),
     )  # fmt: skip
+
+
+def _refuse_unused(devices: Sequence[DeviceFacts], options: Options) -> None:
+    """PlacementError when -dev names a device that another option leaves out."""
+    wanted = [name.lower() for name in options.devices or ()]
+    for device in devices:
+        if device.in_use(options.blas) is None and device.name.lower() in wanted:
+            raise PlacementError(
+                f"{device.name} is off.",
+                "-dev names it, and it is used by choice only.",
+                "Add --blas auto or --blas all.",
+            )
 
 
 def _model_devices(

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from engine.core.options import Options, PoolingWish, Redo, redo_of
+from engine.errors import ModelError
 from engine.model.blocks.graph_context import GraphContext
 from engine.model.generic import architecture_of
-from engine.model.hparams_encoder import Pooling
+from engine.model.hparams_parts import Pooling
 from engine.model.kv_cache import KvCache, padded_cells, plan_cache
 from engine.model.meta_device import check_shares
 from engine.model.placement import ModelPlacement, backend_views, pipeline_copies, place_model
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from engine.model.arch import Architecture
     from engine.model.blocks.graph_context import BuiltGraph
     from engine.model.hparams import Hparams
+
+
+EMBEDDED_TEXTS = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,12 +75,19 @@ class PlannedModel:
     _graphs: dict[tuple[BatchShape, bool], PlannableGraph] = field(default_factory=dict)
 
     @property
-    def pooling(self) -> Pooling:
-        """What becomes of the embeddings of a text's tokens: as asked, or as the file says."""
-        if self.options.pooling is PoolingWish.MODEL:
-            encoder = self.facts.hparams.encoder
-            return Pooling.NONE if encoder is None else encoder.pooling
-        return Pooling[self.options.pooling.name]
+    def pooling(self) -> Pooling | None:
+        """What becomes of the embeddings of a text's tokens; None where logits are wanted."""
+        return wanted_pooling(self.facts.hparams, self.options)
+
+    @property
+    def n_texts(self) -> int:
+        """Texts that graphs make room for.
+
+        llama.cpp's embedding tool has 256; states and windows are planned for one alone.
+        """
+        hparams = self.facts.hparams
+        is_single = self.pooling is None or hparams.has_state or hparams.window is not None
+        return 1 if is_single else EMBEDDED_TEXTS
 
     def build(self, shape: BatchShape, *, flash_attn: bool, keep: bool = False) -> PlannableGraph:
         """The graph of a batch shape; with `keep` it is given again when it is asked for."""
@@ -107,6 +118,24 @@ def read_model(file: GgufFile) -> ModelFacts:
     return ModelFacts(file, arch, hparams, kinds)
 
 
+def wanted_pooling(hparams: Hparams, options: Options) -> Pooling | None:
+    """How embeddings become one, as asked or as the file says; None for a model that writes text.
+
+    ModelError for a model that ranks texts, unless something else is asked of it.
+    """
+    if options.pooling is not PoolingWish.MODEL:
+        return Pooling[options.pooling.name]
+    if hparams.pooling is Pooling.RANK:
+        raise ModelError(
+            "This model ranks texts. This version does not.",
+            f"{hparams.arch}.pooling_type is 4 (rank): a classifier makes scores of embeddings.",
+            "For the embeddings themselves choose a pooling: --pooling mean, cls, last or none.",
+        )
+    if hparams.encoder is not None:
+        return hparams.pooling or Pooling.NONE
+    return hparams.pooling or None
+
+
 def place(
     file: GgufFile,
     devices: Sequence[DeviceFacts],
@@ -120,27 +149,21 @@ def place(
         ModelError: the file cannot be planned.
         PlacementError: options and devices contradict each other, or a weight has no device.
     """
-    if before is not None and (before.facts.file is not file or not _are_same(before, devices)):
-        before = None
+    before = _of_same_model(before, file, devices)
     if before is not None and _moves_nothing(before.options, options):
         return before
     facts = read_model(file) if before is None else before.facts
     hparams = facts.hparams
     check_shares(hparams.arch, options)
+    wanted_pooling(hparams, options)
     placement = place_model(devices, options, n_layer=hparams.n_layer_all)
-    n_ctx = padded_cells(options.n_ctx or hparams.n_ctx_train)
-    n_batch = min(options.n_batch, n_ctx)
-    n_ubatch = min(n_batch, options.n_ubatch)
+    n_ctx, n_batch, n_ubatch = _token_counts(hparams, options)
     return PlannedModel(
         facts=facts,
         devices=tuple(devices),
         options=options,
         placement=placement,
-        weights=(
-            plan_weights(file, facts.kinds, placement, hparams)
-            if before is None or before.placement != placement
-            else before.weights
-        ),
+        weights=_weights_on(placement, facts, before),
         cache=plan_cache(hparams, placement, options, n_ctx=n_ctx, n_ubatch=n_ubatch),
         state=plan_state(hparams, placement, options),
         backends=backend_views(placement),
@@ -151,11 +174,39 @@ def place(
     )
 
 
-def _are_same(before: PlannedModel, devices: Sequence[DeviceFacts]) -> bool:
+def _of_same_model(
+    before: PlannedModel | None, file: GgufFile, devices: Sequence[DeviceFacts]
+) -> PlannedModel | None:
+    if before is None or before.facts.file is not file:
+        return None
+    return before if _are_same(before.devices, devices) else None
+
+
+def _token_counts(hparams: Hparams, options: Options) -> tuple[int, int, int]:
+    """Tokens of the context, of a batch, and of a graph."""
+    n_ctx = padded_cells(options.n_ctx or hparams.n_ctx_train)
+    n_batch = min(options.n_batch, n_ctx)
+    return n_ctx, n_batch, min(n_batch, options.n_ubatch)
+
+
+def _weights_on(
+    placement: ModelPlacement, facts: ModelFacts, before: PlannedModel | None
+) -> WeightSet:
+    """The weights on these devices: those of `before` where nothing moves."""
+    if before is not None and _is_same_placement(before.placement, placement):
+        return before.weights
+    return plan_weights(facts.file, facts.kinds, placement, facts.hparams)
+
+
+def _are_same(before: Sequence[DeviceFacts], devices: Sequence[DeviceFacts]) -> bool:
     """Whether the devices are those of before; rules are no part of their equality."""
-    return before.devices == tuple(devices) and all(
-        old.rules == new.rules for old, new in zip(before.devices, devices, strict=True)
+    return tuple(before) == tuple(devices) and all(
+        old.rules == new.rules for old, new in zip(before, devices, strict=True)
     )
+
+
+def _is_same_placement(before: ModelPlacement, placement: ModelPlacement) -> bool:
+    return before == placement and _are_same(before.known, placement.known)
 
 
 def _moves_nothing(before: Options, after: Options) -> bool:

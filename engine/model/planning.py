@@ -15,7 +15,6 @@ from engine.backend.alloc import aligned, needed_chunks
 from engine.core.devices import BufferUsage
 from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch, BatchShape, Plan, PlanSet
-from engine.model.hparams_encoder import ENCODER_TEXTS
 from engine.model.kv_cache import attention_wish
 from engine.model.memory import ledger
 from engine.model.planned_model import PlannableGraph, PlannedModel, place
@@ -151,18 +150,17 @@ class ModelPlanner:
     def worst_shape(self, batch: Batch) -> BatchShape:
         """What llama.cpp reserves for: full context, every row an output."""
         n_tokens = min(self.n_ctx, self.n_ubatch) if batch is Batch.PROMPT else 1
-        if self.hparams.encoder is not None:
-            n_texts = ENCODER_TEXTS
-            n_tokens = aligned(n_tokens, n_texts)
-            return BatchShape(n_tokens, n_tokens, n_tokens, n_seqs=n_texts)
+        n_texts = self.model.n_texts
+        n_tokens = aligned(n_tokens, n_texts)
+        n_seen = self.cache.n_cells if self.hparams.has_cache else n_tokens
         return BatchShape(
-            n_tokens, self.cache.n_cells, n_tokens, clears_state=self.hparams.has_state
+            n_tokens, n_seen, n_tokens, n_seqs=n_texts, clears_state=self.hparams.has_state
         )
 
     def run_shape(self, n_tokens: int, n_past: int) -> BatchShape:
         """The shape of a batch after `n_past` tokens whose last row gives logits.
 
-        An encoder gives embeddings of all rows, which are one text.
+        Embeddings, where they are wanted, are of all rows, which are one text.
         """
         if self.hparams.encoder is not None:
             return BatchShape(n_tokens, n_tokens, n_tokens)
@@ -175,7 +173,7 @@ class ModelPlanner:
         return BatchShape(
             n_tokens,
             n_full,
-            1,
+            1 if self.model.pooling is None else n_tokens,
             n_kv_swa=n_swa[0] if n_swa else 0,
             clears_state=self.hparams.has_state and n_past == 0,
         )

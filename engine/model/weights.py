@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.backend.alloc import padded_bytes
 from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
-from engine.core.tensor import Shape, Tensor, shape4
+from engine.core.tensor import Tensor, shape4
 from engine.errors import ModelError
+from engine.model.arch_keys import COPY_HINT
 from engine.model.placement import MemorySpot, ModelPlacement, mapped
 from engine.model.probe import choose_spot, first_spot
 
@@ -46,10 +47,18 @@ class WeightKind(NamedTuple):
     """The tensor that serves when the file lacks this one, such as tied embeddings."""
     unless: str = ""
     """Not asked for where the file has the tensor of this name, which says the same otherwise."""
+    given: tuple[str, ...] = ()
+    """Not asked for unless the file has the tensors of these names, without which none uses it."""
     serves: str = ""
     """What graphs call it, where that is not its name."""
+    asked_by: tuple[str, ...] = ()
+    """Keys of the architecture that ask for it: the first one that a file has, else the last."""
     is_loaded: bool = True
     """Whether it is loaded; else it is known, and left where it is."""
+
+    def is_asked_of(self, file: GgufFile) -> bool:
+        """Whether it is asked of this file, by what else the file has."""
+        return self.unless not in file and all(name in file for name in self.given)
 
     @property
     def role(self) -> str:
@@ -114,16 +123,17 @@ def check_weights(file: GgufFile, kinds: Sequence[WeightKind], hparams: Hparams)
     """
     known: set[str] = set()
     for kind in kinds:
-        if kind.unless in file:
+        if not kind.is_asked_of(file):
             continue
         known.add(kind.name)
         if kind.name in file:
-            _check_shape(file.tensor(kind.name), shape4(*kind.ne))
+            _check_shape(file, kind, hparams)
         elif kind.required and kind.stand_in not in file:
             raise ModelError(
                 f"The model has no tensor {kind.name}.",
-                "Its architecture needs one.",
-                "Convert the model again, or download another copy.",
+                f"Its architecture needs one of shape {list(kind.ne)}"
+                f"{_reason(file, kind, hparams)}.",
+                COPY_HINT,
             )
     _check_none_left(file, known, hparams)
 
@@ -139,17 +149,44 @@ def _check_none_left(file: GgufFile, known: set[str], hparams: Hparams) -> None:
         f"The model has the tensor {left[0]}{others}, which no layer uses.",
         f"With {hparams.arch}.block_count = {hparams.n_layer}, {len(known)} names are known, and "
         f"{len(left)} of the file's {len(file.tensors)} tensors {verb} not among them.",
-        "Convert the model again, or download another copy.",
+        COPY_HINT,
     )
 
 
-def _check_shape(info: TensorInfo, ne: Shape) -> None:
+def _reason(file: GgufFile, kind: WeightKind, hparams: Hparams) -> str:
+    """Which key asks for a tensor, where that is not plain."""
+    if not kind.asked_by:
+        return ""
+    full = [f"{hparams.arch}.{key}" for key in kind.asked_by]
+    key = next((key for key in full if key in file.metadata), full[-1])
+    value = file.metadata.get(key, "missing")
+    is_array = hasattr(value, "__len__") and not isinstance(value, str)
+    return f", as {key} is {'an array' if is_array else value}"
+
+
+def _check_shape(file: GgufFile, kind: WeightKind, hparams: Hparams) -> None:
+    info, ne = file.tensor(kind.name), shape4(*kind.ne)
     if info.ne != ne:
         raise ModelError(
             f"The tensor {info.name} does not fit the model's numbers.",
-            f"Its shape is {list(info.ne)}; they ask for {list(ne)}.",
-            "Convert the model again, or download another copy.",
+            f"Its shape is {list(info.ne)}; they ask for {list(ne)}."
+            f"{_size_of_a_head(file, kind, hparams)}",
+            COPY_HINT,
         )
+
+
+def _size_of_a_head(file: GgufFile, kind: WeightKind, hparams: Hparams) -> str:
+    """A sentence about heads whose size no key says, for tensors of attention."""
+    key = f"{hparams.arch}.attention.key_length"
+    if ".attn_" not in kind.name or key in file.metadata:
+        return ""
+    layer = hparams.every_layer[kind.il]
+    if layer.n_embd_head_k * layer.n_head != hparams.n_embd:
+        return ""
+    return (
+        f" A head has {layer.n_embd_head_k} elements, the share of one of {layer.n_head} in "
+        f"{hparams.n_embd}: {key} is missing."
+    )
 
 
 class _WeightPlanner:
@@ -165,7 +202,7 @@ class _WeightPlanner:
 
     def add(self, kind: WeightKind) -> None:
         source = kind.name if kind.name in self._file else kind.stand_in
-        if source not in self._file or kind.unless in self._file or not kind.is_loaded:
+        if source not in self._file or not kind.is_loaded or not kind.is_asked_of(self._file):
             return
         info = self._file.tensor(source)
         spot = self._spot(kind, info)

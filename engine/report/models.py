@@ -49,7 +49,7 @@ def model_summary(file: GgufFile) -> ModelSummary:
         run_problem=_problem(lambda: _check_runnable(file)),
         n_expert=_count(file, f"{arch_text}.expert_count"),
         text_faults=text_faults(file.metadata),
-        gives_embeddings=_is_encoder(file),
+        gives_embeddings=_gives_embeddings(file),
     )
 
 
@@ -67,10 +67,10 @@ def _check_runnable(file: GgufFile) -> None:
     check_loadable(file)
 
 
-def _is_encoder(file: GgufFile) -> bool:
-    """Whether its graph gives embeddings; a file that cannot be planned has none."""
+def _gives_embeddings(file: GgufFile) -> bool:
+    """Whether embeddings are what it is for; a file that cannot be planned gives none."""
     try:
-        return read_model(file).hparams.encoder is not None
+        return read_model(file).hparams.gives_embeddings
     except UserError:
         return False
 

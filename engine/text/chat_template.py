@@ -6,13 +6,12 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from jinja2 import TemplateError
-
 from engine.errors import TextError
-from engine.text.template_limits import LimitedEnvironment, OverLimitError, TemplateLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from engine.text.template_limits import LimitedEnvironment, TemplateLimits
 
 TEMPLATE_KEY = "tokenizer.chat_template"
 
@@ -28,8 +27,9 @@ class ChatMessage:
 
 
 def has_template(metadata: Mapping[str, object]) -> bool:
-    """Whether a GGUF file's keys hold a chat template."""
-    return bool(metadata.get(TEMPLATE_KEY))
+    """Whether a GGUF file's keys hold a chat template; a blank one would drop every message."""
+    template = metadata.get(TEMPLATE_KEY)
+    return isinstance(template, str) and bool(template.strip())
 
 
 def template_of(metadata: Mapping[str, object]) -> str:
@@ -63,8 +63,11 @@ def render_chat(
         TextError: the template is broken (with its row and column), refuses the messages or does
             too much.
     """
+    # jinja2 takes a moment to import, and most prompts are plain text.
+    from engine.text import template_limits as limited
+
     moment = dt.datetime.now().astimezone() if now is None else now
-    environment = LimitedEnvironment(limits or TemplateLimits())
+    environment = limited.LimitedEnvironment(limits or limited.TemplateLimits())
     try:
         return environment.from_string(template).render(
             messages=[{"role": message.role, "content": message.content} for message in messages],
@@ -77,43 +80,25 @@ def render_chat(
             strftime_now=lambda form: moment.strftime(str(form)[:100]),
         )
     except _RefusalError as error:
-        raise TextError(
-            "The model's chat template does not take these messages.", f"It says: {error}", _HINT
-        ) from error
-    except OverLimitError as error:
-        raise TextError(
-            "The model's chat template was stopped.",
-            f"{_place(environment, error)}: {error}.",
-            _HINT,
-        ) from error
-    except _TEMPLATE_FAULTS as error:
-        raise TextError(
-            "The model's chat template is broken.",
-            f"{_place(environment, error)}: {_reason(error)}.",
-            _HINT,
-        ) from error
+        raise _text_error("does not take these messages", f"It says: {error}.") from error
+    except limited.OverLimitError as error:
+        said = f"{_place(environment, error)}: {error}."
+        raise _text_error("was stopped", said) from error
+    except limited.TEMPLATE_FAULTS as error:
+        said = f"{_place(environment, error)}: {_reason(error)}."
+        raise _text_error("is broken", said) from error
+
+
+def _text_error(what: str, sentence: str) -> TextError:
+    return TextError(f"The model's chat template {what}.", sentence, _HINT)
 
 
 class _RefusalError(Exception):
     """What `raise_exception` in a template raises."""
 
 
-_TEMPLATE_FAULTS = (
-    TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What a template's own mistakes come out as: jinja2 passes Python's errors on."""
-
-
 def _refuse(message: object) -> NoReturn:
-    raise _RefusalError(str(message)[:1000])
+    raise _RefusalError(str(message)[:1000].rstrip("."))
 
 
 def _place(environment: LimitedEnvironment, error: BaseException) -> str:

@@ -63,7 +63,7 @@ def read_kind(metadata: Mapping[str, object]) -> TextKind:
 def _byte_pair(reader: VocabReader) -> TextKind:
     pre = _pre_tokenizer(reader)
     is_gemma = reader.word("model") == "gemma4"
-    merges = () if _needs_no_merges(reader) else reader.strings("merges")
+    merges = () if _needs_no_merges(reader) else reader.merges()
     vocab = reader.vocab({} if is_gemma else {"bos": 11, "eos": 11} if pre.has_bos else {"eos": 11})
     add_bos = reader.flag("add_bos_token", default=pre.add_bos) or pre.always_bos
     add_eos = reader.flag("add_eos_token", default=False)
@@ -125,14 +125,17 @@ def _unknown(reader: VocabReader) -> TextKind:
     found = f'Its tokenizer is "{name}"' if name else "The file names no tokenizer"
     reader.faults.append(
         f"{found}; known are {', '.join(sorted(_KINDS))}. The longest listed token at each place "
-        "is used instead: the model can be measured, what it writes may make no sense."
+        "is used instead: the model can be measured, what it gives may make no sense."
     )
     return _longest(reader)
 
 
 def _unlisted(reader: VocabReader) -> TextKind:
     kind = _longest(reader)
-    fault = "The bytes of the text are used as tokens instead, and tokens are shown as numbers."
+    fault = (
+        "The bytes of the text are used as tokens instead; those that the model answers with have "
+        "no text."
+    )
     return TextKind(kind.vocab, kind.encoder, faults=(*kind.faults, fault))
 
 

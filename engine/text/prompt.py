@@ -1,6 +1,6 @@
 """A prompt as tokens: raw text, or one chat message wrapped by the model's own template.
 
-A template that fails is left out: the prompt is then plain text, and a note says so.
+Without a template, or with one that fails, the prompt is plain text, and a note says so.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Tokens, and `notes`: what of tokenizer and template is wrong and what was used instead."""
+    """Tokens, and `notes`: what of tokenizer and template is amiss and what was used instead."""
 
     tokens: tuple[int, ...]
     notes: tuple[str, ...] = ()
@@ -27,9 +27,9 @@ class Prompt:
 def read_prompt(
     metadata: Mapping[str, object], tokenizer: Tokenizer, text: str, *, chat: bool
 ) -> Prompt:
-    """The tokens of `text`; with `chat` as a message, where the model has a template."""
+    """The tokens of `text`; with `chat` as a message, where the model has a template for it."""
     notes = tokenizer.faults
-    if chat and has_template(metadata):
+    if chat:
         try:
             wrapped = _wrapped(metadata, tokenizer, text)
         except TextError as error:
@@ -56,13 +56,16 @@ def _wrapped(metadata: Mapping[str, object], tokenizer: Tokenizer, text: str) ->
     def text_of(token: int | None) -> str:
         return "" if token is None else tokenizer.token_text(token)
 
-    return render_chat(
+    wrapped = render_chat(
         template_of(metadata),
         [ChatMessage("user", text)],
         add_generation_prompt=True,
         bos_token=text_of(tokenizer.bos_id),
         eos_token=text_of(tokenizer.eos_id),
     )
+    if not wrapped.strip():
+        raise TextError("The model's chat template is broken.", "It makes nothing of a message.")
+    return wrapped
 
 
 def _template_note(error: TextError) -> str:

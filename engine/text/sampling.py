@@ -69,8 +69,12 @@ def _check(logits: Logits) -> None:
     if np.isfinite(logits.max()):
         return
     n_nan = int(np.isnan(logits).sum())
-    what = f"NaN in {n_nan} of {logits.size} logits" if n_nan else "no finite logits"
-    raise ModelError(
+    raise no_numbers(f"NaN in {n_nan} of {logits.size} logits" if n_nan else "no finite logits")
+
+
+def no_numbers(what: str) -> ModelError:
+    """What to say of a model that computes what is no number; `what` it gave, and where."""
+    return ModelError(
         f"The model produced {what}.",
         "The file's weights are damaged or overflow in the type they are stored in.",
         "Fetch the file again, or choose another quantisation of the model.",

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Undefined, nodes
+from jinja2 import TemplateError, Undefined, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.filters import do_indent
@@ -37,6 +37,19 @@ from engine.text.template_places import Marker, Tracker, placed
 
 if TYPE_CHECKING:
     from jinja2.parser import Parser
+
+TEMPLATE_FAULTS = (
+    TemplateError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What a template's own mistakes come out as: jinja2 passes Python's errors on."""
 
 
 @dataclass(frozen=True, slots=True)

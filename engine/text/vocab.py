@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.gguf import keys
-from engine.gguf.strings import StringArray
+from engine.gguf.strings import LENGTH_BYTES, StringArray
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy.typing as npt
 
 PREFIX = "tokenizer.ggml."
 
@@ -186,14 +188,31 @@ class VocabReader:
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def strings(self, name: str) -> Sequence[str]:
-        """A list of texts, such as "merges"; empty, and a fault, where there is none."""
+        """A list of texts, such as "tokens"; empty, and a fault, where there is none."""
         listed = self._metadata.get(PREFIX + name)
         if isinstance(listed, StringArray):
             return listed
         if isinstance(listed, list | tuple) and all(isinstance(item, str) for item in listed):
             return listed
-        self.faults.append(f"The file has no list of {name} ({PREFIX}{name}); it counts as empty.")
+        self.faults.append(
+            f"{PREFIX}{name} is not a list of texts; it counts as empty."
+            if self.has(name)
+            else f"The file has no list of {name} ({PREFIX}{name}); it counts as empty."
+        )
         return ()
+
+    def merges(self) -> Sequence[str]:
+        """The list of merges; a fault tells of those that are not two parts."""
+        listed = self.strings("merges")
+        broken = _without_one_space(listed)
+        if len(broken):
+            first = int(broken[0])
+            self.faults.append(
+                f"Of the file's {len(listed)} merges ({PREFIX}merges) {len(broken)} are not two "
+                f'parts with a space between, such as number {first}, "{listed[first]}"; they join '
+                "nothing."
+            )
+        return listed
 
     def scores(self) -> list[float]:
         """A score for every token, rounded to float32; 0 where the file states none."""
@@ -202,6 +221,16 @@ class VocabReader:
         if missing > 0:
             self._too_few("scores", len(scores), "score 0")
         return [*scores, *[0.0] * missing]
+
+    def tell_wrong_id(self, name: str, instead: int | None) -> None:
+        """Note that a special token is none of those listed, and what it is taken for; once."""
+        used = "it counts as not stated" if instead is None else f"token {instead} is used instead"
+        fault = (
+            f"{PREFIX}{name} is {self._metadata.get(PREFIX + name)}, which is none of the "
+            f"{self.n_tokens} tokens; {used}."
+        )
+        if fault not in self.faults:
+            self.faults.append(fault)
 
     def charsmap(self) -> bytes:
         """How a unigram vocabulary rewrites characters, compiled; b"" for none."""
@@ -258,8 +287,21 @@ class VocabReader:
         return value.lower() if isinstance(value, str) else ""
 
 
+def _without_one_space(listed: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Places of texts without exactly one space behind their first byte.
+
+    Counted in the packed bytes: decoding half a million texts would take most of a second.
+    """
+    packed = listed if isinstance(listed, StringArray) else StringArray.of(listed)
+    spaces = np.flatnonzero(np.frombuffer(packed.blob, np.uint8) == ord(" "))
+    owners = np.searchsorted(packed.starts, spaces, "right") - 1
+    is_inside = spaces - packed.starts[owners] > LENGTH_BYTES
+    counts = np.bincount(owners[is_inside], minlength=len(packed))
+    return np.flatnonzero(counts != 1)
+
+
 class _SpecialIds:
-    """Ids the file names; ids beyond the vocabulary count as not stated."""
+    """Ids the file names; ids beyond the vocabulary count as not stated, which is told."""
 
     def __init__(self, reader: VocabReader, n_vocab: int, defaults: Mapping[str, int]) -> None:
         self._reader = reader
@@ -268,8 +310,14 @@ class _SpecialIds:
 
     def get(self, name: str) -> int | None:
         """The id for a short name such as "bos", "eot" or "fim_pad"."""
-        stated = self._valid(self._reader.number(f"{name}_token_id"))
-        return self._valid(self._defaults.get(name)) if stated is None else stated
+        key = f"{name}_token_id"
+        stated = self._valid(self._reader.number(key))
+        if stated is not None:
+            return stated
+        default = self._valid(self._defaults.get(name))
+        if self._reader.has(key) and self._n_vocab:
+            self._reader.tell_wrong_id(key, default)
+        return default
 
     def _valid(self, token: int | None) -> int | None:
         return token if token is not None and 0 <= token < self._n_vocab else None

@@ -135,3 +135,10 @@ def test_the_log_is_a_file_in_the_cache():
     start_logging()
 
     assert (paths.cache_dir() / "splitscope.log").exists()
+
+
+def test_the_help_names_what_can_be_done_without_a_screen(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+
+    assert "--headless-demo [--out FOLDER]" in " ".join(capsys.readouterr().out.split())

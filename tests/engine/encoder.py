@@ -18,12 +18,20 @@ VOCABULARY: dict[str, Any] = {
 }
 
 
-def encoder(folder: Path, *, pooling: int = CLS) -> str:
+def encoder(folder: Path, *, pooling: int = CLS, **keys: Any) -> str:
     """Return the path of a bert of 256 values a row; every word is one unknown token."""
-    numbers: dict[str, Any] = {**ENCODER, **VOCABULARY, "pooling_type": pooling}
+    numbers: dict[str, Any] = {**ENCODER, **VOCABULARY, "pooling_type": pooling, **keys}
     with made_header(folder, "bert", whole=True, **numbers) as file:
         path, n_bytes = file.path, max(info.end for info in file.tensors)
     header = path.read_bytes()[:-n_bytes]
     weights = np.random.default_rng(0).normal(size=n_bytes // 4).astype(np.float32)
     path.write_bytes(header + weights.tobytes())
+    return str(path)
+
+
+def broken(folder: Path) -> str:
+    """Return the path of the same model with a weight that is no number."""
+    path = Path(encoder(folder))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-4] + np.float32(np.nan).tobytes())
     return str(path)

@@ -12,8 +12,8 @@ from tests.engine.model.made_numbers import ENCODER
 def planner(tmp_path):
     """Return a function that plans a made model."""
 
-    def make(arch, **options):
-        numbers = ENCODER if "bert" in arch else {}
+    def make(arch, numbers=None, **options):
+        numbers = ENCODER if "bert" in arch else numbers or {}
         with made_header(tmp_path, arch, **numbers) as file:
             return planner_of(file, **options)
 
@@ -31,7 +31,28 @@ def test_a_model_that_writes_gives_no_embeddings(planner):
     with pytest.raises(ModelError, match=r"gives no embeddings\. It writes text") as caught:
         check_embeds(3, planner("llama"))
 
-    assert caught.value.hint == "See: python -m engine run --help"
+    assert caught.value.sentence.startswith("llama.pooling_type is missing, so ")
+    assert "--pooling last" in caught.value.hint
+
+
+def test_a_model_that_writes_gives_embeddings_where_its_file_or_a_person_says_how(planner):
+    for options, numbers, reason in (
+        ({"pooling": "mean"}, {}, "--pooling mean asks for embeddings."),
+        ({}, {"pooling_type": 3}, "qwen3.pooling_type is 3: it was made for embeddings."),
+    ):
+        made = planner("qwen3", numbers, **options)
+        check_embeds(512, made)
+        with pytest.raises(ModelError, match=r"gives embeddings\. It writes no text") as caught:
+            check_writes(3, made)
+        assert caught.value.sentence == reason
+
+
+def test_a_file_that_leaves_embeddings_as_they_are_writes_text(planner):
+    made = planner("qwen3", {"pooling_type": 0})
+
+    check_writes(3, made)
+    with pytest.raises(ModelError, match=r"pooling_type is 0 \(none\)"):
+        check_embeds(3, made)
 
 
 def test_what_each_can_do_is_let_through(planner):

@@ -46,6 +46,8 @@ class ModelResult:
     """
 
     name: str
+    is_absent: bool = False
+    """Whether there is no file of the model, so that nothing was compared."""
     n_nodes: int = 0
     n_lost: int = 0
     outside: list[NodeResult] = field(default_factory=list)
@@ -68,14 +70,12 @@ class ModelResult:
 
 
 def compare_model(recorded: RecordedModel, device: str = CPU) -> ModelResult:
-    """Run a model as it was recorded; what cannot run is a fault."""
+    """Run a model as it was recorded; what cannot run is a fault, but a file that is absent."""
+    if recorded.model is None:
+        return ModelResult(recorded.name, is_absent=True)
     result = ModelResult(recorded.name)
     folders = [folder for dump in recorded.dumps() for folder in dump.folders]
     result.n_nodes = sum(map(n_recorded, folders))
-    if recorded.model is None:
-        result.n_lost = result.n_nodes
-        result.faults.append(f"there is no {recorded.name}.gguf")
-        return result
     with open_gguf(recorded.model) as file:
         comparison = _Comparison(recorded.model, file, device, result)
         for dump in recorded.dumps():
@@ -102,7 +102,7 @@ class _Comparison:
             self.result.n_lost += sum(map(n_recorded, dump.folders))
             self._add_fault(str(error))
             return
-        self.result.faults += [fault for part in whole for fault in part.inputs]
+        self.result.faults += [fault for part in whole for fault in part.faults]
         bar = bar_of(self.file)
         if any(node.error > bar for part in whole for node in part.nodes):
             single = list(self._run(dump, forced=True))

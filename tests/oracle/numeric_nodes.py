@@ -56,11 +56,11 @@ class NodeResult:
 
 @dataclass
 class DumpResult:
-    """The nodes of one dump, all of them; inputs only where they differ."""
+    """The nodes of one dump, all of them; `faults` are inputs that differ, and nodes too many."""
 
     dump: str
     nodes: list[NodeResult] = field(default_factory=list)
-    inputs: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
 
 
 def bar_of(file: GgufFile) -> float:
@@ -79,7 +79,7 @@ def compare_dump(
     with closing(RecordedNodes(folder, file)) as recorded:
         comparison = _Comparison(context, recorded, DumpResult(folder.name), forced=forced)
         watch_nodes(context, comparison.take)
-        if context.planner.hparams.encoder is None:
+        if context.planner.model.pooling is None:
             context.decode(tokens, kind)
         else:
             context.embed(tokens)
@@ -95,11 +95,13 @@ class _Comparison:
     recorded: RecordedNodes
     result: DumpResult
     forced: bool
+    n_taken: int = 0
 
     def take(self, node: NodeValue) -> None:
         """Compare a node that was just computed."""
         if node.node_id == 0:
-            self.result.inputs = list(self._different_inputs())
+            self.result.faults = list(self._different_inputs())
+        self.n_taken = node.node_id + 1
         if node.node_id >= len(self.recorded.nodes):
             return
         recorded = self.recorded.nodes[node.node_id]
@@ -125,7 +127,11 @@ class _Comparison:
         return replace(found, error=error, note=note, is_reordered=changed)
 
     def finish(self) -> None:
-        """Count the recorded nodes that our graph does not have."""
+        """Count the recorded nodes that our graph does not have, and tell of more than those."""
+        n_more = self.n_taken - len(self.recorded.nodes)
+        if n_more > 0:
+            nodes = "node" if n_more == 1 else "nodes"
+            self.result.faults.append(f"{self.result.dump}: ours has {n_more} more {nodes}")
         for recorded in self.recorded.nodes[len(self.result.nodes) :]:
             self.result.nodes.append(
                 NodeResult(

@@ -29,6 +29,8 @@ N_SHOWN = 5
 
 def line_of(result: ModelResult) -> str:
     """What is said of a model in one line."""
+    if result.is_absent:
+        return f"{result.name}: absent, there is no {result.name}.gguf"
     equal = result.n_nodes - result.n_different
     text = [output for output in result.outputs if output.is_text]
     kind = "logit" if text or not result.outputs else "embedding"
@@ -75,7 +77,7 @@ def result_of(recorded: RecordedModel, device: str) -> ModelResult:
 
 
 def main(arguments: list[str]) -> int:
-    """Print a line for each model and the counts; 1 when anything differs."""
+    """Print a line for each model and the counts; 1 when anything differs or nothing was there."""
     parser = argparse.ArgumentParser(prog="python -m tests.oracle.run_numeric", description=__doc__)
     parser.add_argument("root", type=Path)
     parser.add_argument("--device", default=CPU, help="default: %(default)s")
@@ -89,11 +91,19 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="splitscope-numeric-") as work:
         recorded = models_in(given.root, Path(work))
         results = [_told(result_of(model, given.device)) for model in recorded]
+    print(f"took {time.monotonic() - start:.0f} s")
+    print(counts_of(results))
+    compared = [result for result in results if not result.is_absent]
+    return 0 if compared and all(result.is_equal for result in compared) else 1
+
+
+def counts_of(results: list[ModelResult]) -> str:
+    """The sum in one line; absent models count on neither side."""
     n_different = sum(result.n_different for result in results)
     n_equal = sum(result.n_nodes for result in results) - n_different
-    print(f"took {time.monotonic() - start:.0f} s")
-    print(f"{n_equal} nodes equal, {n_different} different")
-    return 0 if results and all(result.is_equal for result in results) else 1
+    n_absent = sum(result.is_absent for result in results)
+    absent = f", {n_absent} of {len(results)} models absent" if n_absent else ""
+    return f"{n_equal} nodes equal, {n_different} different{absent}"
 
 
 def _told(result: ModelResult) -> ModelResult:

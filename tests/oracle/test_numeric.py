@@ -82,6 +82,20 @@ def test_an_input_that_was_written_otherwise_is_named(tmp_path, capsys):
     assert status == 1
 
 
+@pytest.mark.parametrize(("n_more", "words"), [(1, "1 more node"), (3, "3 more nodes")])
+def test_nodes_that_were_not_recorded_are_counted(tmp_path, capsys, n_more, words):
+    root = write_root(tmp_path)
+    table = root / "numeric" / MODEL / DUMP / "nodes.tsv"
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join(lines[:-n_more]) + "\n")
+
+    status, lines, last = said_of(root, capsys)
+
+    assert lines[1:] == [f"    {DUMP}: ours has {words}"]
+    assert last == f"{N_NODES - n_more} nodes equal, 0 different"
+    assert status == 1
+
+
 def test_logits_and_tokens_that_differ_are_told(tmp_path, capsys):
     root = write_root(tmp_path)
     folder = root / "numeric" / MODEL
@@ -96,14 +110,24 @@ def test_logits_and_tokens_that_differ_are_told(tmp_path, capsys):
     assert status == 1
 
 
-def test_a_model_that_is_not_there_has_all_its_nodes_different(tmp_path, capsys):
+def test_a_model_that_is_not_there_is_absent_and_does_not_count(tmp_path, capsys):
     root = write_root(tmp_path)
-    (root / "models" / f"{MODEL}.gguf").unlink()
+    shutil.copytree(root / "numeric" / MODEL, root / "numeric" / "other")
 
     status, lines, last = said_of(root, capsys)
 
-    assert lines[1:] == [f"    there is no {MODEL}.gguf"]
-    assert last == f"0 nodes equal, {N_NODES} different"
+    assert lines[1:] == ["other: absent, there is no other.gguf"]
+    assert last == f"{N_NODES} nodes equal, 0 different, 1 of 2 models absent"
+    assert status == 0
+
+
+def test_without_any_model_there_is_no_success(tmp_path, capsys):
+    root = write_root(tmp_path)
+    (root / "models" / f"{MODEL}.gguf").unlink()
+
+    status, _, last = said_of(root, capsys)
+
+    assert last == "0 nodes equal, 0 different, 1 of 1 models absent"
     assert status == 1
 
 

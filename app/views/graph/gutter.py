@@ -73,7 +73,12 @@ class Gutter:
 
 
 def gutter_of(scene: Scene) -> Gutter:
-    """A difference says what moved, a run says ms, else alike layers say what they share."""
+    """A difference says what moved, a run says ms, else alike layers say what they share.
+
+    Where no operation is planned nothing is said.
+    """
+    if not scene.plan.n_nodes:
+        return Gutter((), ())
     if scene.changed is not None:
         return _change_gutter(scene)
     if scene.row_ms.size:

@@ -294,11 +294,22 @@ def _paint_boxes(painter: QPainter, scene: Scene) -> None:
             paint_cell_text(painter, rect, text, style, metrics)
             right = max(right, rect.right()) if row == 0 else right
     if scene.note and right:
-        place = QRectF(right + 8, layout.row_y[0], layout.viewport.width - right - 12, 14)
+        place = note_place(scene, right + 8)
         painter.setPen(scene.palette.ink2)
         note = metrics.elidedText(scene.note, Qt.TextElideMode.ElideRight, place.width())
         painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, note)
     painter.restore()
+
+
+def note_place(scene: Scene, left: float) -> QRectF:
+    """Where the note of the first row has room: it ends where a measured time of that row begins.
+
+    A difference has no figures for that row.
+    """
+    layout = scene.layout
+    is_measured = scene.changed is None and scene.row_ms.size > 0 and scene.row_ms[0] > 0
+    end = layout.matrix_right if is_measured else layout.viewport.width - 4.0
+    return QRectF(left, layout.row_y[0], max(end - left, 0.0), 14)
 
 
 def _paint_box(painter: QPainter, rect: QRectF, style: CellStyle) -> None:

@@ -183,6 +183,7 @@ class GraphView(QWidget):
             ran=plan.plan_id in self._state.met_plans,
             difference=difference,
             open_layer=opened,
+            reads=self._state.reads,
         )
         looks = device_style(self._theme.palette, plan.devices)
         self.title.show_fact(fact, looks, difference=difference)

@@ -35,23 +35,27 @@ def size_range(low: int, high: int) -> str:
     return f"{number if last.endswith(unit) else first}{EN_DASH}{last}"
 
 
-def batch_text(plan: PlanTable) -> str:
-    """The batch a plan is for: "prompt 512", "one token"."""
+def batch_text(plan: PlanTable, reads: str = "prompt") -> str:
+    """The batch a plan is for: "prompt 512", "one token"; `reads` is a prompt or a text."""
     if plan.batch is Batch.TOKEN and plan.shape.n_tokens == 1:
         return "one token"
-    return f"prompt {count(plan.shape.n_tokens)}"
+    return f"{reads} {count(plan.shape.n_tokens)}"
 
 
-def fact_text(plan: PlanTable, *, ran: bool, difference: bool, open_layer: str) -> str:
-    """The grey fact of the title row."""
+def fact_text(
+    plan: PlanTable, *, ran: bool, difference: bool, open_layer: str, reads: str = "prompt"
+) -> str:
+    """The grey fact of the title row; `reads` is a prompt or a text."""
+    if not plan.n_nodes:
+        return "no operation is planned"
     if difference:
-        return f"{batch_text(plan)} · difference"
+        return f"{batch_text(plan, reads)} · difference"
     if ran:
-        batch = "the prompt batch" if plan.batch is Batch.PROMPT else "the token batch"
+        batch = f"the {reads} batch" if plan.batch is Batch.PROMPT else "the token batch"
         tokens = plural(plan.shape.n_tokens, "token")
         return f"{batch} that ran: {tokens} · {plural(len(plan.splits), 'split')}"
     opened = f", {open_layer} open" if open_layer else ""
-    return f"{batch_text(plan)} · a row a layer{opened}"
+    return f"{batch_text(plan, reads)} · a row a layer{opened}"
 
 
 def nodes_text(plan: PlanTable) -> str:

@@ -16,6 +16,7 @@ from app.views.inspector.split_card import SplitCard
 from app.views.inspector.split_facts import split_facts
 from app.views.inspector.why_card import Subject, WhyCard
 from engine.core.explain import Explanation, explain
+from engine.core.plan import Batch
 from engine.core.summary import RunState
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ if TYPE_CHECKING:
 
 TIMES_EVERY_MS = 500
 MAX_LIVE_SPANS = 200_000
+
+
+EMPTY_TEXT = "Select an operation to see why it is where it is."
+PLACED_TEXT = (
+    "No operation of this model is planned. Why a weight is where it is: "
+    "python -m engine why FILE NAME"
+)
 
 
 class InspectorView(QWidget):
@@ -42,7 +50,7 @@ class InspectorView(QWidget):
         self._spans: Spans | None = None
         self.why = WhyCard(theme)
         self.split = SplitCard(theme)
-        self._empty = QLabel("Select an operation to see why it is where it is.")
+        self._empty = QLabel()
         self._empty.setProperty("role", "muted")
         self._empty.setWordWrap(True)
         self._empty.setMargin(12)
@@ -60,7 +68,11 @@ class InspectorView(QWidget):
         plan = self._state.shown_plan
         if self._state.diff is not None:
             return DockTitle("Why here, was and now")
-        fact = "" if plan is None else f"{plan.batch.value} {plan.shape.n_tokens}"
+        if plan is None or not plan.n_nodes:
+            return DockTitle("Why here")
+        is_prompt = plan.batch is Batch.PROMPT
+        word = self._state.reads if is_prompt else plan.batch.value
+        fact = f"{word} {plan.shape.n_tokens}"
         return DockTitle("Why here", "one token" if fact == "token 1" else fact)
 
     def _lay_out(self) -> None:
@@ -130,6 +142,8 @@ class InspectorView(QWidget):
         node_id = self._state.selected_node_id()
         has_node = plan is not None and node_id >= 0
         self._empty.setVisible(not has_node)
+        is_placed_only = plan is not None and not plan.n_nodes
+        self._empty.setText(PLACED_TEXT if is_placed_only else EMPTY_TEXT)
         self.why.setVisible(has_node)
         if plan is not None and node_id >= 0:
             self.why.set_subject(self._subject(plan, node_id))

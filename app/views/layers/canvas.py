@@ -171,6 +171,7 @@ class LayerStrip(Canvas):
             painter.fillRect(share, hatch_brush(look, self.theme.palette))
             left += wide
         if cell.main_device < 0:
+            self._paint_weights_only(painter, rect, cell, looks)
             return
         main = looks[cell.main_device]
         self._paint_frame(painter, top, main.colours.edge)
@@ -179,6 +180,17 @@ class LayerStrip(Canvas):
         if cell.weights >= 0:
             weights = looks[cell.weights].colours.base
         painter.fillRect(foot, weights)
+
+    def _paint_weights_only(
+        self, painter: QPainter, rect: QRectF, cell: LayerCell, looks: tuple[DeviceLook, ...]
+    ) -> None:
+        """A layer of which no operation is planned: empty above the foot of its weights."""
+        top, foot = _parts(rect)
+        palette = self.theme.palette
+        self._paint_frame(painter, top, palette.line2)
+        if cell.weights >= 0:
+            self._paint_letter(painter, top, looks[cell.weights].letter, palette.ink2, None)
+            painter.fillRect(foot, looks[cell.weights].colours.base)
 
     def _paint_changed(
         self, painter: QPainter, rect: QRectF, cell: LayerCell, looks: tuple[DeviceLook, ...]

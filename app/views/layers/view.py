@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.core.table import PlanSetTable, PlanTable
 
 CAPTION = "top: runs on · foot: its weights"
+WEIGHTS_CAPTION = "no operation planned · foot: its weights"
 DIFFERENCE_CAPTION = "orange: moved · foot: its weights"
 
 
@@ -102,7 +103,8 @@ class LayersView(QWidget):
         names = tuple(device.name for device in plan.devices)
         self.model.show_cells(cells_of(plan, plans, was), names)
         self.strip.show_devices(plan.devices, difference=difference)
-        self._caption.setText(DIFFERENCE_CAPTION if difference else CAPTION)
+        caption = CAPTION if plan.n_nodes else WEIGHTS_CAPTION
+        self._caption.setText(DIFFERENCE_CAPTION if difference else caption)
         self._say(f"{plans.n_layers} + in, out")
         self._show_selection()
 

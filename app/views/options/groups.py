@@ -69,7 +69,11 @@ GROUPS: tuple[Group, ...] = (
     Group(
         "computing",
         "Computing",
-        (("op_offload", "Offload operations"), ("n_threads", "Threads")),
+        (
+            ("op_offload", "Offload operations"),
+            ("blas", "BLAS"),
+            ("n_threads", "Threads"),
+        ),
     ),
     Group(
         "sampling",

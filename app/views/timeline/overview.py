@@ -121,7 +121,7 @@ class OverviewCanvas(Canvas):
         if len(prompt):
             took = _ms_text(int(prompt["end_ns"][-1] - prompt["start_ns"][0]), 1)
             n_tokens = plural(int(prompt["bytes"].sum()), "token")
-            self._paint_label(painter, prompt, f"prompt, {n_tokens}  {took}")
+            self._paint_label(painter, prompt, f"{self._scene.state.reads}, {n_tokens}  {took}")
         if len(tokens):
             each = _ms_text(float(np.median(tokens["end_ns"] - tokens["start_ns"])), 2)
             took = _ms_text(int(tokens["end_ns"][-1] - tokens["start_ns"][0]), 1)

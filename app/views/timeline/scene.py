@@ -159,4 +159,5 @@ class Scene:
         frame = steps[steps["step"] == step]
         if not len(frame):
             return f"step {step}"
-        return "prompt" if frame[0]["peer"] == StepKind.PROMPT else f"token step {step}"
+        is_prompt = frame[0]["peer"] == StepKind.PROMPT
+        return self.state.reads if is_prompt else f"token step {step}"

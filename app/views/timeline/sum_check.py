@@ -34,8 +34,8 @@ def steps_of(steps: Spans, step: int) -> list[int]:
     return found
 
 
-def check_of(spans: Spans, steps: list[int]) -> SumCheck | None:
-    """The check of some steps of one kind; None without steps."""
+def check_of(spans: Spans, steps: list[int], reads: str = "prompt") -> SumCheck | None:
+    """The check of some steps of one kind; None without steps. `reads` is a prompt or a text."""
     if not steps:
         return None
     mine = spans[np.isin(spans["step"], steps)]
@@ -47,7 +47,7 @@ def check_of(spans: Spans, steps: list[int]) -> SumCheck | None:
         n_splits=_n_things(mine, SpanKind.SPLIT),
         n_copies=_n_things(mine, SpanKind.COPY),
         parts=total_parts(found),
-        word="prompt" if is_prompt else f"token step {count(steps[0])}",
+        word=reads if is_prompt else f"token step {count(steps[0])}",
     )
 
 

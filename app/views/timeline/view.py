@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from app.state.app_state import AppState
     from app.theme.theme import Theme
     from app.views.timeline.scale import TimeView
+    from engine.core.table import PlanSetTable
 
-EMPTY_TEXT = "Nothing measured yet. Run (F5) shows each split and copy here."
+EMPTY_TEXT = "Nothing measured yet. {verb} (F5) shows each split and copy here."
+NEVER_TEXT = "Nothing can be measured: this model is placed, not run."
 FOOT_PX = 24
 BUDGET_S = 0.008
 """GUI time of one update; after a dearer one the next updates are left out."""
@@ -60,13 +62,14 @@ class TimelineView(QWidget):
         self.heads = LaneHeads(self.scene)
         self.lanes = LaneCanvas(self.scene)
         self.check, self.lost = ElidedLabel(), ElidedLabel()
-        self._empty = QLabel(EMPTY_TEXT)
+        self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setProperty("role", "muted")
         self._late = QTimer(self)
         self._late.setSingleShot(True)
         self._lay_out()
         self._connect()
+        self._on_plans(state.plans)
         self._on_trace(state.trace)
 
     @property
@@ -151,6 +154,7 @@ class TimelineView(QWidget):
         state = self._state
         state.trace_changed.connect(self._on_trace)
         state.run_changed.connect(self._on_run)
+        state.plans_changed.connect(self._on_plans)
         state.selection_changed.connect(self._on_selection)
         state.shown_plan_changed.connect(self._on_plan)
         self.scene.theme.changed.connect(self._on_theme)
@@ -169,6 +173,12 @@ class TimelineView(QWidget):
     def _on_trace(self, _trace: object) -> None:
         if not self._late.isActive():
             self._take_over()
+
+    def _on_plans(self, plans: PlanSetTable | None) -> None:
+        """Say what would fill the pane."""
+        is_placed_only = plans is not None and not plans.prompt.n_nodes
+        verb = "Embed" if self._state.embeds else "Run"
+        self._empty.setText(NEVER_TEXT if is_placed_only else EMPTY_TEXT.format(verb=verb))
 
     def _on_late(self) -> None:
         self._take_over()
@@ -350,7 +360,7 @@ class TimelineView(QWidget):
         key = (self._state.trace.epoch if self._state.trace else -1, *steps)
         if key != self._checked:
             self._checked = key
-            check = check_of(store.spans, steps)
+            check = check_of(store.spans, steps, self._state.reads)
             self.check.setText("this step has not ended" if check is None else check_text(check))
         n_lost = 0 if trace is None else trace.lost
         self.lost.setText(lost_text(n_lost))

@@ -62,10 +62,19 @@ def helper(function: F) -> F:
     return cast("F", numba.njit(**_OPTIONS, **_WITHOUT_DOORS)(function))
 
 
+def template(function: F) -> F:
+    """A helper whose arguments may be operations: its code is copied into each caller's.
+
+    Compiled by itself it would be a function named after the types of its arguments, and all
+    operations have one name there: code that processes kept apart would be mixed up when loaded.
+    """
+    return cast("F", numba.njit(**_OPTIONS, inline="always")(function))
+
+
 def entry(function: F) -> F:
     """A function of whole numbers that Python calls, and helpers too."""
-    compiled = cast("Any", numba.njit(**_OPTIONS)(function))
-    compiled._cache = _LoadingCache(function)
+    compiled = numba.njit(**_OPTIONS)(function)
+    _keep(compiled, function)
     return cast("F", compiled)
 
 
@@ -79,15 +88,14 @@ class _LoadingCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """What is in the cache for a signature; None for nothing."""
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+        numbas = cast("Any", super())
+        with numbas._guard_against_spurious_io_errors():  # noqa: SLF001 - see the class
+            return numbas._load_overload(sig, target_context)  # noqa: SLF001 - see the class
 
 
-class _CachedFunction(CFunc):
-    """A kernel as numba compiles it, with that cache."""
-
-    def enable_caching(self) -> None:
-        self._cache = _LoadingCache(self._pyfunc)
+def _keep(compiled: Any, function: Callable[..., Any]) -> None:
+    """Let what is compiled be kept on disk, and be loaded from there."""
+    compiled._cache = cast("Any", _LoadingCache)(function)  # noqa: SLF001 - no public way
 
 
 class Kernel:
@@ -113,13 +121,13 @@ class Kernel:
     def _compiled(self) -> Any:
         n_params = self._function.__code__.co_argcount
         signature = types.int64(*[types.int64] * n_params)
-        compiled = _CachedFunction(
+        compiled = cast("Any", CFunc)(
             self._function,
             (signature.args, signature.return_type),
             locals={},
             options={name: _OPTIONS[name] for name in ("error_model", "_nrt")},
         )
-        compiled.enable_caching()
+        _keep(compiled, self._function)
         compiled.compile()
         return compiled
 

@@ -108,12 +108,10 @@ def _product_params(weight: Tensor, column_bytes: int, n_columns: int) -> tuple[
 def _panel_from(weight_type: TensorType) -> int:
     """From so many columns on a panel is worth its cost.
 
-    Blocks of 32 could begin at four too, but a few columns go as they are stored because their
-    sums then are ggml's to the last bit: those of a panel are rounded once a block, not once in
-    four elements.
+    A few columns of blocks go as they are stored because their sums then are ggml's to the last
+    bit: those of a panel are rounded once a block, not once in four elements.
     """
-    is_exact = TRAITS[weight_type].rounding in (TensorType.Q8_0, TensorType.Q8_1)
-    return 8 if is_exact else 4
+    return 8 if TRAITS[weight_type].rounding.is_quantized else 4
 
 
 NEVER = 2**62

@@ -327,20 +327,20 @@ class _Tile:
         return b.select(mask, constant(wide, 16), constant(wide, 0))
 
 
-def _of_kind(kind: int) -> tuple[Operation, Operation]:
+def _of_kind(kind: int) -> tuple[Operation, ...]:
+    """Tiles of one column, of two and of COLUMN_TILE."""
     params = [types.int64] * 9
-    one = define(_row_tile(kind, 1), types.void, *params)
-    return one, define(_row_tile(kind, COLUMN_TILE), types.void, *params)
+    return tuple(define(_row_tile(kind, n), types.void, *params) for n in (1, 2, COLUMN_TILE))
 
 
-row_tile_q4_0, row_tiles_q4_0 = _of_kind(KIND_Q4_0)
+row_tile_q4_0, row_pair_q4_0, row_tiles_q4_0 = _of_kind(KIND_Q4_0)
 """(w, row stride, block stride, rows, x, x stride, columns, blocks, out): writes out.
 
 At most ROW_TILE rows; one column, or up to COLUMN_TILE; a column of out has room for LANES rows.
 """
-row_tile_q4_1, row_tiles_q4_1 = _of_kind(KIND_Q4_1)
-row_tile_q5_0, row_tiles_q5_0 = _of_kind(KIND_Q5_0)
-row_tile_q5_1, row_tiles_q5_1 = _of_kind(KIND_Q5_1)
-row_tile_q8_0, row_tiles_q8_0 = _of_kind(KIND_Q8_0)
-row_tile_iq4_nl, row_tiles_iq4_nl = _of_kind(KIND_IQ4_NL)
-row_tile_mxfp4, row_tiles_mxfp4 = _of_kind(KIND_MXFP4)
+row_tile_q4_1, row_pair_q4_1, row_tiles_q4_1 = _of_kind(KIND_Q4_1)
+row_tile_q5_0, row_pair_q5_0, row_tiles_q5_0 = _of_kind(KIND_Q5_0)
+row_tile_q5_1, row_pair_q5_1, row_tiles_q5_1 = _of_kind(KIND_Q5_1)
+row_tile_q8_0, row_pair_q8_0, row_tiles_q8_0 = _of_kind(KIND_Q8_0)
+row_tile_iq4_nl, row_pair_iq4_nl, row_tiles_iq4_nl = _of_kind(KIND_IQ4_NL)
+row_tile_mxfp4, row_pair_mxfp4, row_tiles_mxfp4 = _of_kind(KIND_MXFP4)

@@ -33,7 +33,6 @@ from engine.backends.cpu.codegen import (
     broadcast,
     call_llvm,
     constant,
-    dot,
     float_to_brain,
     float_to_half,
     half_to_float,
@@ -477,33 +476,10 @@ def _store_scaled(b: ir.IRBuilder, a: list[ir.Value]) -> None:
         b.store(value, pointer(b, at(b, a[0], 4 * first), floats), align=1)
 
 
-def _store_sums_of_16(b: ir.IRBuilder, a: list[ir.Value]) -> None:
-    """Write the sum of each 16 of 256 signed bytes at a[1] as i16 to a[0]."""
-    zero, one = constant(I32V.llvm, 0), constant(I8V.llvm, 1)
-    sums = [
-        dot(b, zero, one, b.load(pointer(b, at(b, a[1], first), I8V.llvm), align=1))
-        for first in range(0, 256, 4 * LANES)
-    ]
-    for _ in range(2):
-        # Neighbours of two vectors are added up to one vector, in order.
-        halves = [
-            [
-                b.shuffle_vector(left, right, indices(list(range(first, 2 * LANES, 2))))
-                for first in (0, 1)
-            ]
-            for left, right in zip(sums[::2], sums[1::2], strict=True)
-        ]
-        sums = [b.add(even, odd) for even, odd in halves]
-    for i, value in enumerate(sums):
-        small = b.trunc(value, ir.VectorType(_I16, LANES))
-        b.store(small, pointer(b, at(b, a[0], 2 * LANES * i), small.type), align=1)
-
-
 bias_bytes = define(
     lambda b, a: b.xor(a[0], constant(a[0].type, BYTE_BIAS)) if BYTE_BIAS else a[0], I8X32, I8X32
 )
 """Signed bytes plus BYTE_BIAS."""
-store_sums_of_16 = define(_store_sums_of_16, types.void, types.int64, types.int64)
 nibbles = define(_nibbles, I8X32, I8X16)
 store_rounded = define(_store_rounded, types.void, types.int64, F32V)
 round_even = define_like_first(1, _round_even)

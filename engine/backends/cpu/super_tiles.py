@@ -442,26 +442,28 @@ def _scales_iq4_xs(b: ir.IRBuilder, places: Values) -> ir.Value:
     return b.trunc(b.sub(scales, constant(kind, 32)), ir.VectorType(_I8, kind.count))
 
 
-def _of_form(form: Form) -> tuple[Operation, Operation]:
+def _of_form(form: Form) -> tuple[Operation, ...]:
+    """Tiles of one column, of two and of COLUMN_TILE."""
     params = [types.int64] * 9
-    one = define(_super_tile(form, 1), types.void, *params)
-    return one, define(_super_tile(form, COLUMN_TILE), types.void, *params)
+    return tuple(define(_super_tile(form, n), types.void, *params) for n in (1, 2, COLUMN_TILE))
 
 
-row_tile_q2_k, row_tiles_q2_k = _of_form(
+row_tile_q2_k, row_pair_q2_k, row_tiles_q2_k = _of_form(
     Form(84, 80, _weights_q2_k, _halves_q2_k(0), low=Low.MINS, mins=_halves_q2_k(4))
 )
-"""As `row_tile_q4_0` and `row_tiles_q4_0` in row_tiles.py."""
-row_tile_q3_k, row_tiles_q3_k = _of_form(Form(110, 108, _weights_q3_k, _scales_q3_k, too_large=4))
-row_tile_q4_k, row_tiles_q4_k = _of_form(
+"""As those of q4_0 in row_tiles.py."""
+row_tile_q3_k, row_pair_q3_k, row_tiles_q3_k = _of_form(
+    Form(110, 108, _weights_q3_k, _scales_q3_k, too_large=4)
+)
+row_tile_q4_k, row_pair_q4_k, row_tiles_q4_k = _of_form(
     Form(144, 0, _nibbles_at(16), _six_bits, n_scales=8, low=Low.MINS_OF_32)
 )
-row_tile_q5_k, row_tiles_q5_k = _of_form(
+row_tile_q5_k, row_pair_q5_k, row_tiles_q5_k = _of_form(
     Form(176, 0, _weights_q5_k, _six_bits, n_scales=8, low=Low.MINS_OF_32_AS_ONE)
 )
-row_tile_q6_k, row_tiles_q6_k = _of_form(
+row_tile_q6_k, row_pair_q6_k, row_tiles_q6_k = _of_form(
     Form(210, 208, _weights_q6_k, _scales_q6_k, low=Low.SCALES)
 )
-row_tile_iq4_xs, row_tiles_iq4_xs = _of_form(
+row_tile_iq4_xs, row_pair_iq4_xs, row_tiles_iq4_xs = _of_form(
     Form(136, 0, _weights_iq4_xs, _scales_iq4_xs, n_scales=8, too_large=BYTE_BIAS, is_wide=True)
 )

@@ -224,6 +224,28 @@ def _store_rows(b: ir.IRBuilder, rows: list[ir.Value], target: ir.Value, stride:
         b.store(row, pointer(b, strided(b, target, _I64(i), stride), row.type), align=4)
 
 
+def _store_sums_of_16(b: ir.IRBuilder, a: list[ir.Value]) -> None:
+    """Write the sum of each 16 of 256 signed bytes at a[1] as i16 to a[0]."""
+    zero, one = constant(I32V.llvm, 0), constant(I8V.llvm, 1)
+    sums = [
+        dot(b, zero, one, load(b, at(b, a[1], first), I8V.llvm))
+        for first in range(0, 256, 4 * LANES)
+    ]
+    for _ in range(2):
+        # Neighbours of two vectors are added up to one vector, in order.
+        halves = [
+            [
+                b.shuffle_vector(left, right, indices(list(range(first, 2 * LANES, 2))))
+                for first in (0, 1)
+            ]
+            for left, right in zip(sums[::2], sums[1::2], strict=True)
+        ]
+        sums = [b.add(even, odd) for even, odd in halves]
+    for i, value in enumerate(sums):
+        small = b.trunc(value, ir.VectorType(_I16, LANES))
+        b.store(small, pointer(b, at(b, a[0], 2 * LANES * i), small.type), align=1)
+
+
 float_tile = define(_float_tile, types.void, *[types.int64] * 8)
 """(panel, its stride, x, column stride, columns, steps, out, its stride): adds to out."""
 
@@ -236,3 +258,5 @@ super_tile_32 = define(_super_tile(32), types.void, *[types.int64] * 6)
 
 store_transposed = define(_store_transposed, types.void, *[types.int64] * 4)
 store_halfs_transposed = define(_store_halfs_transposed, types.void, *[types.int64] * 4)
+store_sums_of_16 = define(_store_sums_of_16, types.void, types.int64, types.int64)
+"""(target, bytes)"""

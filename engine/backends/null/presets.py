@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.backends.null.rules import BlasRules, CpuRules
 from engine.core.devices import (
+    CPU_BUFT,
     CUDA_MIN_BATCH,
     BufferTypeFacts,
     DeviceCaps,
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MIB = 2**20
-
-CPU_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
 
 
 def cpu(name: str, free_bytes: int) -> DeviceFacts:

@@ -5,19 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.core.blas import takes_blas
 from engine.core.devices import TableRules
-from engine.core.ops import EMPTY_OPS, Op
+from engine.core.ops import EMPTY_OPS
 from engine.core.repack import reads_repacked, supports_repacked
-from engine.core.types import TensorType
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
-
-MIN_BLAS_SIZE = 32
-"""A product with a side below this is not worth BLAS."""
-
-_INTEGERS = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorType.I64})
-"""Types that ggml has no conversion to float for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +35,4 @@ class BlasRules(TableRules):
         """Whether it is a product of matrices without gaps that is large enough."""
         if tensor.op in EMPTY_OPS:
             return True
-        return (
-            tensor.op is Op.MUL_MAT and _is_large(tensor) and TableRules.supports_op(self, tensor)
-        )
-
-
-def _is_large(product: Tensor) -> bool:
-    weight, x = product.src
-    return (
-        weight.is_contiguous
-        and x.is_contiguous
-        and x.type is TensorType.F32
-        and weight.type not in _INTEGERS
-        and min(product.ne[0], product.ne[1], x.ne[0]) >= MIN_BLAS_SIZE
-    )
+        return takes_blas(tensor) and TableRules.supports_op(self, tensor)

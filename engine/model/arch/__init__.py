@@ -1,64 +1,22 @@
 """One file a family, and the table of the architectures that this version has graphs for.
 
 A family has three functions: `hparams` reads its keys, `weights` says what it asks of a file,
-`build` makes the graph of one batch. To add one, write its file and a line in the table.
-
-llama       llama, also with experts as in Mixtral
-qwen2       like llama, other pairs in the rotation
-qwen3       norms over the heads of Q and K
-qwen3moe    the same, and experts in every layer
-olmoe       norms over whole rows of Q and K; experts
-phi3        Q, K and V from one matrix, gate and up from another
-gptneox     layer norms, biases; attention and feed-forward beside one another
-starcoder2  layer norms, biases, no gate
-command_r   one norm a layer, which attention and feed-forward share
-granite     llama with scales, also as granitemoe
-glm4moe     dense layers, then experts; layers behind the last
-deepseek2   keys and values unpacked from short rows (MLA); experts in groups
-llama4      a window in chunks, layers without rotation, weighed input of experts
-gpt_oss     sinks, a window, experts with biases
-gemma3      sliding window, norms after attention and feed-forward
-gemma4      heads of two sizes, layers that share keys, embeddings for each layer, experts
-qwen35      linear attention with a delta rule, full attention in between; also as qwen35moe
-falcon_h1   attention and mamba2 side by side
-mamba       selective state spaces alone
-bert        an encoder with embeddings of positions
-nomic_bert  an encoder that rotates queries and keys
+`build` makes the graph of one batch. To add one, write its file and a line in the table. What a
+family is like stands at the top of its file, which is read when a model needs it.
 """
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.errors import ModelError
-from engine.model.arch import (
-    bert,
-    command_r,
-    deepseek2,
-    falcon_h1,
-    gemma3,
-    gemma4,
-    glm4moe,
-    gpt_oss,
-    gptneox,
-    granite,
-    llama,
-    llama4,
-    mamba,
-    nomic_bert,
-    olmoe,
-    phi3,
-    qwen2,
-    qwen3,
-    qwen3moe,
-    qwen35,
-    starcoder2,
-)
 from engine.model.arch_keys import ArchKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.gguf.reader import GgufFile
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
@@ -80,34 +38,66 @@ class Architecture:
         return self.hparams(ArchKeys(file))
 
 
-ARCHITECTURES: dict[str, Architecture] = {
-    arch.name: arch
-    for arch in (
-        Architecture("llama", llama.hparams, llama.weights, llama.build),
-        Architecture("qwen2", qwen2.hparams, qwen2.weights, qwen2.build),
-        Architecture("qwen3", qwen3.hparams, qwen3.weights, qwen3.build),
-        Architecture("qwen3moe", qwen3moe.hparams, qwen3moe.weights, qwen3moe.build),
-        Architecture("olmoe", olmoe.hparams, olmoe.weights, olmoe.build),
-        Architecture("phi3", phi3.hparams, phi3.weights, phi3.build),
-        Architecture("gptneox", gptneox.hparams, gptneox.weights, gptneox.build),
-        Architecture("starcoder2", starcoder2.hparams, starcoder2.weights, starcoder2.build),
-        Architecture("command-r", command_r.hparams, command_r.weights, command_r.build),
-        Architecture("granite", granite.hparams, granite.weights, granite.build),
-        Architecture("granitemoe", granite.moe_hparams, granite.weights, granite.build),
-        Architecture("glm4moe", glm4moe.hparams, glm4moe.weights, glm4moe.build),
-        Architecture("deepseek2", deepseek2.hparams, deepseek2.weights, deepseek2.build),
-        Architecture("llama4", llama4.hparams, llama4.weights, llama4.build),
-        Architecture("gpt-oss", gpt_oss.hparams, gpt_oss.weights, gpt_oss.build),
-        Architecture("gemma3", gemma3.hparams, gemma3.weights, gemma3.build),
-        Architecture("gemma4", gemma4.hparams, gemma4.weights, gemma4.build),
-        Architecture("bert", bert.hparams, bert.weights, bert.build),
-        Architecture("nomic-bert", nomic_bert.hparams, nomic_bert.weights, nomic_bert.build),
-        Architecture("mamba", mamba.hparams, mamba.weights, mamba.build),
-        Architecture("qwen35", qwen35.hparams, qwen35.weights, qwen35.build),
-        Architecture("qwen35moe", qwen35.moe_hparams, qwen35.weights, qwen35.build),
-        Architecture("falcon-h1", falcon_h1.hparams, falcon_h1.weights, falcon_h1.build),
-    )
-}
+class ArchitectureTable(Mapping[str, Architecture]):
+    """Architectures by name, from pairs of a name and the file of its family.
+
+    ValueError for a name that comes twice. A file is imported when an architecture of it is asked
+    for: most runs need one.
+    """
+
+    def __init__(self, lines: Iterable[tuple[str, str]]) -> None:
+        self.files: dict[str, str] = {}
+        for name, file in lines:
+            if name in self.files:
+                raise ValueError(f"two lines for {name}")
+            self.files[name] = file
+        self._known: dict[str, Architecture] = {}
+
+    def __getitem__(self, name: str) -> Architecture:
+        """The architecture; KeyError for one that has no line."""
+        if name not in self._known:
+            family = importlib.import_module(f"{__name__}.{self.files[name]}")
+            self._known[name] = Architecture(name, family.hparams, family.weights, family.build)
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it has a line; nothing is imported."""
+        return name in self.files
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the order of the lines."""
+        return iter(self.files)
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.files)
+
+
+ARCHITECTURES = ArchitectureTable((
+    ("llama", "llama"),
+    ("qwen2", "qwen2"),
+    ("qwen3", "qwen3"),
+    ("qwen3moe", "qwen3moe"),
+    ("olmoe", "olmoe"),
+    ("phi3", "phi3"),
+    ("gptneox", "gptneox"),
+    ("starcoder2", "starcoder2"),
+    ("command-r", "command_r"),
+    ("granite", "granite"),
+    ("granitemoe", "granite"),
+    ("glm4moe", "glm4moe"),
+    ("deepseek2", "deepseek2"),
+    ("llama4", "llama4"),
+    ("gpt-oss", "gpt_oss"),
+    ("gemma3", "gemma3"),
+    ("gemma4", "gemma4"),
+    ("bert", "bert"),
+    ("nomic-bert", "nomic_bert"),
+    ("mamba", "mamba"),
+    ("qwen35", "qwen35"),
+    ("qwen35moe", "qwen35"),
+    ("falcon-h1", "falcon_h1"),
+))  # fmt: skip
 
 
 def find_architecture(name: str) -> Architecture:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import Op, UnaryOp
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.encoder import (
     add_token_type,
     attention_weights,
@@ -41,6 +42,7 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     table = WeightList()
     embedding_weights(table, hp)
     table.input("position_embd.weight", Op.GET_ROWS, hp.n_embd, hp.n_ctx_train)
+    table.classifier(hp, has_hidden=True)
     for il, layer in enumerate(hp.layers):
         attention_weights(table, hp, il)
         for name, n_in, n_out in (
@@ -57,10 +59,11 @@ def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = add_token_type(ctx, embed_tokens(ctx))
     x = ops.add(ops.get_rows(ctx.weight("position_embd"), positions(ctx)), x)
-    x = embedding_norm(ctx, x)
-    for il in range(ctx.hparams.n_layer):
-        x = encoder_layer(ctx, x, qkv(ctx, x, il), _feed_forward, il)
-    return finish_with_embeddings(ctx, x)
+    return finish_with_embeddings(ctx, run_layers(ctx, embedding_norm(ctx, x), _layer))
+
+
+def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    return encoder_layer(ctx, x, qkv(ctx, x, il), _feed_forward, il)
 
 
 def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engine.model.arch_keys import ArchKeys
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
     from engine.model.blocks.qkv import Qkv
-    from engine.model.hparams import Hparams
+    from engine.model.hparams import Hparams, LayerHparams
     from engine.model.weights import WeightKind
 
 NORMS_HEADS_FROM = 64
@@ -45,12 +45,17 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     for il, layer in enumerate(hp.layers):
         table.norm(il, "attn_norm", hp.n_embd)
         if hp.n_layer >= NORMS_HEADS_FROM:
-            for name, n_head in (("attn_q_norm", layer.n_head), ("attn_k_norm", layer.n_head_kv)):
-                table.layer(il, f"{name}.weight", Op.MUL, layer.n_embd_head_k, n_head)
+            with table.asked_by("block_count"):
+                _head_norm_weights(table, layer, il)
         qkv_weights(table, hp, il)
         table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
         ffn_weights(table, hp, il)
     return table.finish()
+
+
+def _head_norm_weights(table: WeightList, layer: LayerHparams, il: int) -> None:
+    for name, n_head in (("attn_q_norm", layer.n_head), ("attn_k_norm", layer.n_head_kv)):
+        table.layer(il, f"{name}.weight", Op.MUL, layer.n_embd_head_k, n_head)
 
 
 def build(ctx: GraphContext) -> BuiltGraph:
@@ -68,7 +73,7 @@ def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
 
 
 def _norm_heads(ctx: GraphContext, parts: Qkv, il: int) -> Qkv:
-    if ctx.optional("attn_q_norm", il) is None:
+    if ctx.hparams.n_layer < NORMS_HEADS_FROM:
         return parts
     return parts._replace(
         q=layer_norm(ctx, parts.q, "attn_q_norm", "Qcur", il),

@@ -24,9 +24,19 @@ from engine.model.blocks.moe import moe_ffn, moe_weights
 from engine.model.blocks.nextn import with_nextn_weights
 from engine.model.blocks.norms import rms_norm
 from engine.model.blocks.weight_list import WeightList
-from engine.model.hparams import changed, check_has_experts, read_common, with_dense_layers
-from engine.model.hparams_latent import read_latent, read_temperature, stretched_magnitude
-from engine.model.hparams_moe import read_routing, read_shared_width
+from engine.model.hparams import changed, check_has_experts, read_common
+from engine.model.hparams_latent import (
+    read_latent,
+    read_temperature,
+    stated_vocabulary,
+    stretched_magnitude,
+)
+from engine.model.hparams_moe import (
+    N_DENSE,
+    read_routing,
+    read_shared_width,
+    with_leading_dense_layers,
+)
 from engine.model.hparams_parts import Gating
 
 if TYPE_CHECKING:
@@ -46,7 +56,7 @@ def hparams(keys: ArchKeys) -> Hparams:
     check_has_experts(keys, hp)
     keys.counts("expert_feed_forward_length", hp.n_layer_all)
     latent = read_latent(keys, hp)
-    is_small_glm = hp.n_layer in SMALL_GLM[0] and hp.n_vocab == SMALL_GLM[1]
+    is_small_glm = hp.n_layer in SMALL_GLM[0] and stated_vocabulary(keys, hp) == SMALL_GLM[1]
     stretch = stretched_magnitude(keys, hp.layers[0].rope)
     hp = replace(
         hp,
@@ -58,8 +68,7 @@ def hparams(keys: ArchKeys) -> Hparams:
         layers=_with_magnitude(hp.layers, stretch.rotation),
         nextn_layers=_with_magnitude(hp.nextn_layers, stretch.rotation),
     )
-    n_dense = keys.count("leading_dense_block_count", 0, low=0)
-    return with_dense_layers(hp, [il < n_dense for il in range(hp.n_layer_all)])
+    return with_leading_dense_layers(keys, hp)
 
 
 def _with_magnitude(
@@ -84,12 +93,13 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
     table.norm(il, "attn_norm", hp.n_embd)
     latent_weights(table, hp, il)
     table.norm(il, "ffn_norm", hp.n_embd)
-    if not layer.n_expert_used:
-        ffn_weights(table, hp, il)
-        return
-    moe_weights(table, hp, il, n_ff=layer.n_ff_exp, may_be_merged=True)
-    table.bias(il, "exp_probs_b", hp.n_expert)
-    shared_expert_weights(table, hp, il)
+    with table.asked_by(N_DENSE):
+        if not layer.n_expert_used:
+            ffn_weights(table, hp, il)
+            return
+        moe_weights(table, hp, il, n_ff=layer.n_ff_exp, may_be_merged=True)
+        table.bias(il, "exp_probs_b", hp.n_expert)
+        shared_expert_weights(table, hp, il)
 
 
 def build(ctx: GraphContext) -> BuiltGraph:

@@ -5,11 +5,13 @@ Source: llama.cpp src/models/falcon-h1.cpp; ARCH.md 5.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp, Op
 from engine.model.blocks.attention import attention, head_scale
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.ffn import ffn_biases, ffn_weights, gated_ffn
 from engine.model.blocks.head import finish_with_logits
 from engine.model.blocks.inputs import embed_tokens, keep_outputs
@@ -56,13 +58,11 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = embed_tokens(ctx)
-    rows = state_rows(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, rows, il)
-    return finish_with_logits(ctx, x)
+    layer = partial(_layer, rows=state_rows(ctx))
+    return finish_with_logits(ctx, run_layers(ctx, x, layer))
 
 
-def _layer(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
+def _layer(ctx: GraphContext, x: Tensor, il: int, rows: StateRows) -> Tensor:
     attended = _attention(ctx, x, il)
     given = rms_norm(ctx, x, "attn_norm", "ssm_in", il)
     scanned = ctx.named(mamba2(ctx, given, rows, il), "ssm_out", il)

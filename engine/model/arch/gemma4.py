@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NEOX, GluOp, Op
 from engine.model.blocks.attention import attention_core, project, reading_attention
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.ffn import ffn_weights, gated_ffn
 from engine.model.blocks.head import finish_with_picked_rows
 from engine.model.blocks.inputs import embed_tokens, positions
@@ -44,22 +46,22 @@ if TYPE_CHECKING:
     from engine.model.weights import WeightKind
 
 PATTERN = "attention.sliding_window_pattern"
+PER_LAYER = "embedding_length_per_layer_input"
+SHARED_KEYS = "attention.shared_kv_layers"
 
 
 def hparams(keys: ArchKeys) -> Hparams:
     """The numbers of a model."""
     hp = read_common(keys, rope_mode=ROPE_NEOX)
     check_heads_alike(keys, hp, rotates_all=False)
-    if keys.layer_flags(PATTERN, hp.n_layer) is None:
-        found = "one value" if keys.has(PATTERN) else "missing"
-        raise keys.wrong(PATTERN, found, f"an array of {hp.n_layer} values, one a layer")
+    keys.layer_flags(PATTERN, hp.n_layer, required=True)
     hp = with_window(keys, hp, Window(keys.count("attention.sliding_window")), pattern=0)
     hp = _with_sliding_heads(keys, hp)
     hp = replace(
         hp,
-        n_embd_per_layer=keys.count("embedding_length_per_layer_input", low=0),
+        n_embd_per_layer=keys.count(PER_LAYER, low=0),
         final_logit_softcap=keys.number("final_logit_softcapping", 0.0, low=0.0),
-        n_layer_shared_kv=keys.count("attention.shared_kv_layers", 0, low=0, high=hp.n_layer),
+        n_layer_shared_kv=keys.count(SHARED_KEYS, 0, low=0, high=hp.n_layer),
     )
     _check_shared(keys, hp)
     return _with_routed_layers(keys, hp) if hp.n_expert else hp
@@ -99,7 +101,7 @@ def _check_shared(keys: ArchKeys, hp: Hparams) -> None:
         owner = hp.layers[i_owner] if i_owner >= 0 else None
         if owner is None or owner.is_swa != layer.is_swa or owner.n_embd_k != layer.n_embd_k:
             raise keys.wrong(
-                "attention.shared_kv_layers",
+                SHARED_KEYS,
                 hp.n_layer_shared_kv,
                 "such that the last layer with keys sees everything, the one before it slides, "
                 "and their rows are as long as those of the layers that read them",
@@ -111,7 +113,8 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     table = WeightList()
     table.embedding_and_head(hp)
     if hp.n_embd_per_layer:
-        lookup_weights(table, hp)
+        with table.asked_by(PER_LAYER):
+            lookup_weights(table, hp)
     for il, layer in enumerate(hp.layers):
         table.norm(il, "attn_norm", hp.n_embd)
         _attention_weights(table, hp, il)
@@ -125,7 +128,8 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
         if layer.n_expert_used:
             _expert_weights(table, hp, il)
         if hp.n_embd_per_layer:
-            gate_weights(table, hp, il)
+            with table.asked_by(PER_LAYER):
+                gate_weights(table, hp, il)
     return table.finish()
 
 
@@ -134,11 +138,13 @@ def _attention_weights(table: WeightList, hp: Hparams, il: int) -> None:
     layer, owns = hp.layers[il], hp.cache_layer(il) == il
     table.matrix(il, "attn_q", hp.n_embd, layer.n_embd_q)
     k_ne, v_ne = (hp.n_embd, layer.n_embd_k), (hp.n_embd, layer.n_embd_v)
-    table.layer(il, "attn_k.weight", Op.MUL_MAT, *k_ne, required=owns)
+    with table.asked_by(SHARED_KEYS):
+        table.layer(il, "attn_k.weight", Op.MUL_MAT, *k_ne, required=owns)
     table.layer(il, "attn_v.weight", Op.MUL_MAT, *v_ne, required=False)
     table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
     table.norm(il, "attn_q_norm", layer.n_embd_head_k)
-    table.norm(il, "attn_k_norm", layer.n_embd_head_k, required=owns)
+    with table.asked_by(SHARED_KEYS):
+        table.norm(il, "attn_k_norm", layer.n_embd_head_k, required=owns)
 
 
 def _expert_weights(table: WeightList, hp: Hparams, il: int) -> None:
@@ -154,12 +160,11 @@ def build(ctx: GraphContext) -> BuiltGraph:
     x = embed_tokens(ctx)
     x = ctx.named(ops.scale(x, math.sqrt(ctx.hparams.n_embd)), "inp_scaled")
     embeddings = layer_embeddings(ctx, x) if ctx.hparams.n_embd_per_layer else None
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, embeddings, il)
-    return finish_with_picked_rows(ctx, x)
+    layer = partial(_layer, embeddings=embeddings)
+    return finish_with_picked_rows(ctx, run_layers(ctx, x, layer))
 
 
-def _layer(ctx: GraphContext, x: Tensor, embeddings: Tensor | None, il: int) -> Tensor:
+def _layer(ctx: GraphContext, x: Tensor, il: int, embeddings: Tensor | None) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     attended = project(ctx, _attention(ctx, normed, il), il)
     attended = rms_norm(ctx, attended, "post_attention_norm", "attn_post_norm", il)

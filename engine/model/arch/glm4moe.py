@@ -23,25 +23,28 @@ from engine.model.blocks.weight_list import WeightList
 from engine.model.hparams import (
     check_heads_alike,
     read_common,
-    with_dense_layers,
     with_expert_width,
 )
-from engine.model.hparams_moe import read_routing, read_shared_width
+from engine.model.hparams_moe import (
+    N_DENSE,
+    read_routing,
+    read_shared_width,
+    with_leading_dense_layers,
+)
 from engine.model.hparams_parts import Gating
-from engine.model.hparams_rope import with_sections
+from engine.model.hparams_rope import N_SECTIONS, SECTIONS, with_sections
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
     from engine.model.arch_keys import ArchKeys
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
-    from engine.model.blocks.qkv import Qkv
     from engine.model.hparams import Hparams
     from engine.model.weights import WeightKind
 
 
 def hparams(keys: ArchKeys) -> Hparams:
     """The numbers of a model."""
-    sections = keys.counts("rope.dimension_sections", 4, 0, low=0)
+    sections = keys.integers(SECTIONS, N_SECTIONS, (0,) * N_SECTIONS)
     is_multi = sections[0] > 0 and sections[1] > 0
     hp = read_common(keys, rope_mode=ROPE_MROPE if is_multi else ROPE_NEOX)
     check_heads_alike(keys, hp, rotates_all=False)
@@ -53,8 +56,7 @@ def hparams(keys: ArchKeys) -> Hparams:
     )
     if is_multi:
         hp = with_sections(keys, hp)
-    n_dense = keys.count("leading_dense_block_count", 0, low=0)
-    return with_dense_layers(hp, [il < n_dense for il in range(hp.n_layer_all)])
+    return with_leading_dense_layers(keys, hp)
 
 
 def weights(hp: Hparams) -> tuple[WeightKind, ...]:
@@ -73,12 +75,13 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
     for name in ("attn_q_norm", "attn_k_norm"):
         table.norm(il, name, layer.n_embd_head_k, required=False)
     table.norm(il, "post_attention_norm", hp.n_embd)
-    if not layer.n_expert_used:
-        ffn_weights(table, hp, il)
-        return
-    moe_weights(table, hp, il, n_ff=layer.n_ff_exp)
-    table.bias(il, "exp_probs_b", hp.n_expert, required=True)
-    shared_expert_weights(table, hp, il)
+    with table.asked_by(N_DENSE):
+        if not layer.n_expert_used:
+            ffn_weights(table, hp, il)
+            return
+        moe_weights(table, hp, il, n_ff=layer.n_ff_exp)
+        table.bias(il, "exp_probs_b", hp.n_expert, required=True)
+        shared_expert_weights(table, hp, il)
 
 
 def build(ctx: GraphContext) -> BuiltGraph:
@@ -86,15 +89,9 @@ def build(ctx: GraphContext) -> BuiltGraph:
     return decoder(ctx, _layer)
 
 
-def _norm_heads(ctx: GraphContext, parts: Qkv, il: int) -> Qkv:
-    """Large models normalise the heads of Q and K."""
-    is_normed = ctx.optional("attn_q_norm", il) is not None
-    return norm_heads(ctx, parts, il) if is_normed else parts
-
-
 def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
-    parts = rotate(ctx, _norm_heads(ctx, qkv(ctx, normed, il), il), il)
+    parts = rotate(ctx, norm_heads(ctx, qkv(ctx, normed, il), il), il)
     attended = attention(ctx, parts, scale=head_scale(ctx, il), il=il, precision=Precision.F32)
     attended, x = keep_outputs(ctx, il, attended, x)
     joined = ctx.named(ops.add(attended, x), "ffn_inp", il)

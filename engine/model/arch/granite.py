@@ -30,7 +30,7 @@ from engine.model.blocks.qkv import (
     rotate,
 )
 from engine.model.blocks.weight_list import WeightList
-from engine.model.hparams import changed, check_heads_alike, read_common
+from engine.model.hparams import check_heads_alike, read_common
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
@@ -39,23 +39,17 @@ if TYPE_CHECKING:
     from engine.model.hparams import Hparams
     from engine.model.weights import WeightKind
 
+SHARED_WIDTH = "expert_shared_feed_forward_length"
+
 
 def hparams(keys: ArchKeys) -> Hparams:
-    """The numbers of a model; one that is not "finetuned" has no rotation."""
-    hp = moe_hparams(keys)
-    _refuse_images(keys)
-    if keys.flag("rope.scaling.finetuned", default=True):
-        return hp
-    everywhere = (True,) * hp.n_layer
-    return replace(
-        hp, layers=changed(hp.layers, everywhere, lambda layer: replace(layer, rotates=False))
-    )
-
-
-def moe_hparams(keys: ArchKeys) -> Hparams:
-    """The numbers of a model of the architecture that has experts alone."""
-    hp = read_common(keys, rope_mode=ROPE_NORM)
-    check_heads_alike(keys, hp, rotates_all=True)
+    """The numbers of a model; a granite that is not "finetuned" has no rotation."""
+    is_granite = keys.arch == "granite"
+    if is_granite:
+        _refuse_images(keys)
+    rotates = not is_granite or keys.flag("rope.scaling.finetuned", default=True)
+    hp = read_common(keys, rope_mode=ROPE_NORM, rotates=rotates)
+    check_heads_alike(keys, hp, rotates_all=rotates)
     logit_scale = keys.number("logit_scale")
     if not logit_scale:
         raise keys.wrong("logit_scale", 0.0, "a number that logits can be divided by")
@@ -65,7 +59,7 @@ def moe_hparams(keys: ArchKeys) -> Hparams:
         residual_scale=keys.number("residual_scale", 0.0),
         embedding_scale=keys.number("embedding_scale", 0.0),
         attention_scale=keys.number("attention.scale", 0.0),
-        n_ff_shared=keys.count("expert_shared_feed_forward_length", 0, low=0),
+        n_ff_shared=keys.count(SHARED_WIDTH, 0, low=0),
     )
 
 
@@ -87,14 +81,20 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
         table.bias(il, "attn_output", hp.n_embd)
         table.norm(il, "ffn_norm", hp.n_embd)
         rope_factor_weights(table, hp, il)
-        if not hp.n_expert:
-            ffn_weights(table, hp, il)
-            ffn_biases(table, hp, il)
-            continue
-        moe_weights(table, hp, il, n_ff=layer.n_ff)
-        if hp.n_ff_shared:
-            shared_expert_weights(table, hp, il)
+        with table.asked_by("expert_count"):
+            _feed_forward_weights(table, hp, il)
     return table.finish()
+
+
+def _feed_forward_weights(table: WeightList, hp: Hparams, il: int) -> None:
+    if not hp.n_expert:
+        ffn_weights(table, hp, il)
+        ffn_biases(table, hp, il)
+        return
+    moe_weights(table, hp, il, n_ff=hp.layers[il].n_ff)
+    if hp.n_ff_shared:
+        with table.asked_by(SHARED_WIDTH):
+            shared_expert_weights(table, hp, il)
 
 
 def build(ctx: GraphContext) -> BuiltGraph:

@@ -50,11 +50,12 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
         table.bias(il, "attn_output", hp.n_embd)
         table.norm(il, "ffn_norm", hp.n_embd)
         rope_factor_weights(table, hp, il)
-        if hp.n_expert:
-            moe_weights(table, hp, il, n_ff=layer.n_ff)
-        else:
-            ffn_weights(table, hp, il)
-            ffn_biases(table, hp, il)
+        with table.asked_by("expert_count"):
+            if hp.n_expert:
+                moe_weights(table, hp, il, n_ff=layer.n_ff)
+            else:
+                ffn_weights(table, hp, il)
+                ffn_biases(table, hp, il)
     return table.finish()
 
 

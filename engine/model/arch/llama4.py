@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from engine.model.hparams import Hparams
     from engine.model.weights import WeightKind
 
+STEP = "interleave_moe_layer_step"
+"""Every so many layers have experts; 0: none has."""
+
 CHUNK = 8192
 """Tokens of a chunk, whatever a file says, and of a step of the temperature."""
 
@@ -65,7 +68,7 @@ def hparams(keys: ArchKeys) -> Hparams:
     check_heads_alike(keys, hp, rotates_all=True)
     check_has_experts(keys, hp)
     keys.counts("expert_feed_forward_length", hp.n_layer_all)
-    step = keys.count("interleave_moe_layer_step", low=0)
+    step = keys.count(STEP, low=0)
     routing = replace(hp.routing, gating=Gating.SIGMOID, normalises=False, weighs_input=True)
     hp = replace(hp, routing=routing, n_ff_shared=hp.layers[0].n_ff_exp)
     hp = with_dense_layers(hp, [not _comes_up(il, step) for il in range(hp.n_layer_all)])
@@ -99,11 +102,12 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
         table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
         table.norm(il, "ffn_norm", hp.n_embd)
         rope_factor_weights(table, hp, il)
-        if layer.n_expert_used:
-            moe_weights(table, hp, il, n_ff=layer.n_ff_exp)
-            shared_expert_weights(table, hp, il)
-        else:
-            ffn_weights(table, hp, il)
+        with table.asked_by(STEP):
+            if layer.n_expert_used:
+                moe_weights(table, hp, il, n_ff=layer.n_ff_exp)
+                shared_expert_weights(table, hp, il)
+            else:
+                ffn_weights(table, hp, il)
     return table.finish()
 
 

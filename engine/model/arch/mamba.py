@@ -5,10 +5,12 @@ Source: llama.cpp src/models/mamba.cpp; ARCH.md 5.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_NORM
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.head import finish_with_logits
 from engine.model.blocks.inputs import embed_tokens, keep_outputs
 from engine.model.blocks.mamba import mamba, mamba_weights
@@ -51,13 +53,11 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = embed_tokens(ctx)
-    rows = state_rows(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, rows, il)
-    return finish_with_logits(ctx, x)
+    layer = partial(_layer, rows=state_rows(ctx))
+    return finish_with_logits(ctx, run_layers(ctx, x, layer))
 
 
-def _layer(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
+def _layer(ctx: GraphContext, x: Tensor, il: int, rows: StateRows) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     scanned, x = keep_outputs(ctx, il, mamba(ctx, normed, rows, il), x)
     return ctx.named(ops.add(scanned, x), "l_out", il)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.core.ops import GluOp
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.encoder import (
     add_token_type,
     attention_weights,
@@ -49,10 +50,11 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = embedding_norm(ctx, add_token_type(ctx, embed_tokens(ctx)))
-    for il in range(ctx.hparams.n_layer):
-        parts = rotate(ctx, qkv(ctx, x, il), il)
-        x = encoder_layer(ctx, x, parts, _feed_forward, il)
-    return finish_with_embeddings(ctx, x)
+    return finish_with_embeddings(ctx, run_layers(ctx, x, _layer))
+
+
+def _layer(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
+    return encoder_layer(ctx, x, rotate(ctx, qkv(ctx, x, il), il), _feed_forward, il)
 
 
 def _feed_forward(ctx: GraphContext, x: Tensor, il: int) -> Tensor:

@@ -36,6 +36,7 @@ def weights(hp: Hparams) -> tuple[WeightKind, ...]:
     """What is asked of a file."""
     table = WeightList()
     table.embedding_and_head(hp)
+    table.classifier(hp, has_hidden=False)
     for il, layer in enumerate(hp.layers):
         table.norm(il, "attn_norm", hp.n_embd)
         qkv_weights(table, hp, il)

@@ -6,11 +6,13 @@ Source: llama.cpp src/models/qwen35.cpp and qwen35moe.cpp; ARCH.md 5.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.core import build as ops
 from engine.core.ops import ROPE_IMROPE, GluOp, Op, UnaryOp
 from engine.model.blocks.attention import attention_core, head_scale
+from engine.model.blocks.decoder import run_layers
 from engine.model.blocks.delta_net import delta_net, delta_net_weights
 from engine.model.blocks.ffn import ffn_weights, gated_ffn, shared_expert, shared_expert_weights
 from engine.model.blocks.head import finish_with_picked_rows
@@ -38,17 +40,17 @@ if TYPE_CHECKING:
     from engine.model.hparams import Hparams, LayerHparams
     from engine.model.weights import WeightKind
 
+KINDS_OF_LAYERS = ("attention.recurrent_layers", "full_attention_interval")
+"""Keys that say which layers have linear attention; the first counts."""
+
 FULL_INTERVAL = 4
 """Every fourth layer has full attention, where a file does not say which."""
 
 
 def hparams(keys: ArchKeys) -> Hparams:
-    """The numbers of a model without experts."""
-    return _with_layer_kinds(keys, read_common(keys, rope_mode=ROPE_IMROPE))
-
-
-def moe_hparams(keys: ArchKeys) -> Hparams:
-    """The numbers of a model whose every layer has experts, and one that all tokens use."""
+    """The numbers of a model; in qwen35moe each layer has experts, and one that all tokens use."""
+    if keys.arch != "qwen35moe":
+        return _with_layer_kinds(keys, read_common(keys, rope_mode=ROPE_IMROPE))
     hp = with_expert_width(keys, read_common(keys, rope_mode=ROPE_IMROPE, needs_ff=False))
     width = keys.count("expert_shared_feed_forward_length", hp.layers[0].n_ff)
     return _with_layer_kinds(keys, replace(hp, n_ff_shared=width))
@@ -72,10 +74,13 @@ def _with_layer_kinds(keys: ArchKeys, hp: Hparams) -> Hparams:
 
 
 def _recurrent_layers(keys: ArchKeys, hp: Hparams) -> list[bool]:
-    flags = keys.layer_flags("attention.recurrent_layers", hp.n_layer_all)
+    one_by_one, every_so_many = KINDS_OF_LAYERS
+    flags = keys.layer_flags(one_by_one, hp.n_layer_all)
     if flags is not None:
         return list(flags[: hp.n_layer])
-    interval = keys.count("full_attention_interval", FULL_INTERVAL)
+    if keys.has(one_by_one):
+        return [keys.flag(one_by_one)] * hp.n_layer
+    interval = keys.count(every_so_many, FULL_INTERVAL)
     return [(il + 1) % interval != 0 for il in range(hp.n_layer)]
 
 
@@ -91,15 +96,11 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
     layer = hp.every_layer[il]
     table.norm(il, "attn_norm", hp.n_embd)
     table.norm(il, "post_attention_norm", hp.n_embd)
-    if layer.is_recurrent:
-        delta_net_weights(table, hp, il)
-    else:
-        # A gate of its own stands behind the query of each head.
-        table.matrix(il, "attn_q", hp.n_embd, 2 * layer.n_embd_q)
-        table.matrix(il, "attn_k", hp.n_embd, layer.n_embd_k)
-        table.matrix(il, "attn_v", hp.n_embd, layer.n_embd_v)
-        table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
-        head_norm_weights(table, hp, il)
+    with table.asked_by(*KINDS_OF_LAYERS):
+        if layer.is_recurrent:
+            delta_net_weights(table, hp, il)
+        else:
+            _attention_weights(table, hp, il)
     if not layer.n_expert_used:
         ffn_weights(table, hp, il)
         return
@@ -108,16 +109,24 @@ def _layer_weights(table: WeightList, hp: Hparams, il: int) -> None:
     shared_expert_weights(table, hp, il)
 
 
+def _attention_weights(table: WeightList, hp: Hparams, il: int) -> None:
+    """A gate of its own stands behind the query of each head."""
+    layer = hp.every_layer[il]
+    table.matrix(il, "attn_q", hp.n_embd, 2 * layer.n_embd_q)
+    table.matrix(il, "attn_k", hp.n_embd, layer.n_embd_k)
+    table.matrix(il, "attn_v", hp.n_embd, layer.n_embd_v)
+    table.matrix(il, "attn_output", layer.n_embd_attended, hp.n_embd)
+    head_norm_weights(table, hp, il)
+
+
 def build(ctx: GraphContext) -> BuiltGraph:
     """The graph of one batch."""
     x = ctx.named(embed_tokens(ctx), "model.input_embed")
-    rows = state_rows(ctx)
-    for il in range(ctx.hparams.n_layer):
-        x = _layer(ctx, x, rows, il)
-    return finish_with_picked_rows(ctx, x)
+    layer = partial(_layer, rows=state_rows(ctx))
+    return finish_with_picked_rows(ctx, run_layers(ctx, x, layer))
 
 
-def _layer(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
+def _layer(ctx: GraphContext, x: Tensor, il: int, rows: StateRows) -> Tensor:
     normed = rms_norm(ctx, x, "attn_norm", "attn_norm", il)
     ctx.builder.expand(normed)
     is_recurrent = ctx.layer(il).is_recurrent

@@ -15,7 +15,8 @@ layer_embeddings  embeddings that each layer has for itself
 recurrent      states that layers carry on: begun, picked, written back
 mamba          selective state spaces of both kinds
 delta_net      linear attention by a gated delta rule
-encoder        attention of a text over itself, pooled embeddings
+encoder        attention of a text over itself
+pooling        the embeddings of a text's tokens made one
 decoder        embeddings, layers, logits: the frame; the half of a layer that feeds forward
 head           the last norm and the logits
 """

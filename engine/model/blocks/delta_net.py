@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.core import build
 from engine.core.build_recurrent import gated_delta_net, ssm_conv
 from engine.core.ops import Op, UnaryOp
-from engine.model.blocks.recurrent import picked_states, store_state
+from engine.model.blocks.recurrent import picked_states, recurrent_sizes, store_state
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
     from engine.model.blocks.recurrent import StateRows
     from engine.model.blocks.weight_list import WeightList
     from engine.model.hparams import Hparams
-    from engine.model.hparams_recurrent import Recurrence
 
 
 def delta_net_weights(weights: WeightList, hp: Hparams, il: int) -> None:
     """Those of a layer of linear attention; decays have no suffix."""
-    sizes = _sizes(hp)
+    sizes = recurrent_sizes(hp)
     n_head = sizes.dt_rank
     weights.matrix(il, "attn_qkv", hp.n_embd, sizes.n_conv)
     weights.matrix(il, "attn_gate", hp.n_embd, sizes.d_inner)
@@ -36,7 +35,7 @@ def delta_net_weights(weights: WeightList, hp: Hparams, il: int) -> None:
 
 def delta_net(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
     """f32 [n_embd, t] of x [n_embd, t]."""
-    sizes, n_tokens = _sizes(ctx.hparams), ctx.shape.n_tokens
+    sizes, n_tokens = recurrent_sizes(ctx.hparams), ctx.shape.n_tokens
     joined = _conv_inputs(ctx, x, rows, il)
     state = picked_states(ctx, ctx.state.ssm[il], rows)
     head = sizes.d_state
@@ -59,7 +58,7 @@ def _conv_inputs(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tens
 
     The last of them are kept.
     """
-    sizes, state = _sizes(ctx.hparams), ctx.state.conv[il]
+    sizes, state = recurrent_sizes(ctx.hparams), ctx.state.conv[il]
     recent = ctx.named(picked_states(ctx, state, rows), "conv_states", il)
     recent = build.reshape(recent, sizes.d_conv - 1, sizes.n_conv, 1)
     ctx.named(recent, "conv_states_reshaped", il)
@@ -76,7 +75,7 @@ def _conv_inputs(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tens
 
 def _heads(ctx: GraphContext, convolved: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
     """Q and K [d, hk, t, 1] of length 1, and V [d, h, t, 1]."""
-    sizes, nb = _sizes(ctx.hparams), convolved.nb
+    sizes, nb = recurrent_sizes(ctx.hparams), convolved.nb
     head, n_tokens, n_keys = sizes.d_state, ctx.shape.n_tokens, sizes.n_group
     strides = (head * nb[0], nb[1], nb[1] * n_tokens)
 
@@ -99,7 +98,7 @@ def _of_length_one(ctx: GraphContext, x: Tensor) -> Tensor:
 
 def _decay(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     """The logarithm of what each head keeps of its state, f32 [1, h, t, 1]."""
-    n_head, n_tokens = _sizes(ctx.hparams).dt_rank, ctx.shape.n_tokens
+    n_head, n_tokens = recurrent_sizes(ctx.hparams).dt_rank, ctx.shape.n_tokens
     alpha = build.mul_mat(ctx.weight("ssm_alpha", il), x)
     alpha = ctx.named(build.reshape(alpha, n_head, n_tokens, 1), "alpha", il)
     alpha = build.add(alpha, ctx.weight("ssm_dt", il, "bias"))
@@ -110,7 +109,7 @@ def _decay(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
 
 def _rate(ctx: GraphContext, x: Tensor, il: int) -> Tensor:
     """How much of a difference each head learns, f32 [1, h, t, 1]."""
-    n_head, n_tokens = _sizes(ctx.hparams).dt_rank, ctx.shape.n_tokens
+    n_head, n_tokens = recurrent_sizes(ctx.hparams).dt_rank, ctx.shape.n_tokens
     beta = build.mul_mat(ctx.weight("ssm_beta", il), x)
     beta = ctx.named(build.reshape(beta, 1, n_head, n_tokens, 1), "beta", il)
     return ctx.named(build.unary(beta, UnaryOp.SIGMOID), "beta_sigmoid", il)
@@ -131,8 +130,3 @@ def _gated(ctx: GraphContext, heads: Tensor, x: Tensor, il: int) -> Tensor:
     gate = build.unary(build.reshape(z, *heads.ne), UnaryOp.SILU)
     out = build.reshape(build.mul(normed, gate), z.ne[0], heads.ne[2], 1)
     return ctx.named(out, "final_output", il)
-
-
-def _sizes(hp: Hparams) -> Recurrence:
-    assert hp.recurrence is not None, hp.arch
-    return hp.recurrence

@@ -1,4 +1,4 @@
-"""Models that see a whole text at once: attention without a cache, pooling. Source: ARCH.md 6."""
+"""Models that see a whole text at once: attention without a cache. Source: ARCH.md 6."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from engine.core import build
 from engine.core.ops import Op
 from engine.core.types import TensorType
+from engine.model.arch_keys import TOKEN_EMBEDDING
 from engine.model.blocks.attention import Seen, attend, head_scale, project
 from engine.model.blocks.graph_context import InputKind
 from engine.model.blocks.inputs import keep_outputs
 from engine.model.blocks.norms import layer_norm
+from engine.model.blocks.pooling import finish_pooled
 from engine.model.blocks.qkv import qkv_weights
-from engine.model.blocks.weight_list import TOKEN_EMBEDDING, WeightList
-from engine.model.hparams_encoder import Pooling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.core.tensor import Tensor
     from engine.model.blocks.graph_context import BuiltGraph, GraphContext
     from engine.model.blocks.qkv import Qkv
+    from engine.model.blocks.weight_list import WeightList
     from engine.model.hparams import Hparams
 
 
@@ -83,15 +84,4 @@ def _self_attention(ctx: GraphContext, parts: Qkv, il: int) -> Tensor:
 def finish_with_embeddings(ctx: GraphContext, x: Tensor) -> BuiltGraph:
     """The graph that ends in the embeddings of x: one a token, or one a text."""
     ctx.builder.expand(ctx.keep(ctx.named(x, "result_embd")))
-    return ctx.finish(ctx.named(_pooled(ctx, x), "result_embd_pooled"))
-
-
-def _pooled(ctx: GraphContext, x: Tensor) -> Tensor:
-    n_texts = ctx.shape.n_seqs
-    match ctx.pooling:
-        case Pooling.MEAN:
-            shares = ctx.input(InputKind.MEAN, TensorType.F32, ctx.shape.n_tokens, n_texts)
-            return build.mul_mat(build.cont(build.transpose(x)), shares)
-        case Pooling.CLS | Pooling.LAST:
-            return build.get_rows(x, ctx.input(InputKind.CLS, TensorType.I32, n_texts))
-    return x
+    return finish_pooled(ctx, x)

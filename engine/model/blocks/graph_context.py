@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.core.plan import BatchShape
     from engine.core.types import TensorType
     from engine.model.hparams import Hparams, LayerHparams
-    from engine.model.hparams_encoder import Pooling
+    from engine.model.hparams_parts import Pooling
     from engine.model.kv_cache import CachePart, KvCache
     from engine.model.recurrent_state import RecurrentState
 
@@ -62,7 +62,7 @@ class BuiltGraph:
     graph: Graph
     inputs: Mapping[InputKey, Tensor]
     logits: Tensor
-    """What its user reads: logits, or the embeddings of an encoder."""
+    """What its user reads: logits, or embeddings."""
     layer_norms: tuple[tuple[Tensor, int], ...]
     attentions: tuple[tuple[Tensor, int], ...]
     """FLASH_ATTN_EXT nodes and their layers; empty without flash attention."""
@@ -81,7 +81,8 @@ class GraphContext:
     weights: Mapping[str, Tensor]
     cache: KvCache
     state: RecurrentState
-    pooling: Pooling
+    pooling: Pooling | None
+    """Where embeddings are wanted: how those of the tokens become one; None: logits are."""
     shape: BatchShape
     flash_attn: bool
     builder: GraphBuilder = field(default_factory=GraphBuilder)

@@ -1,4 +1,4 @@
-"""Where graphs end: the last norm and the logits. Source: ARCH.md 1.12."""
+"""Where graphs end: the last norm and the logits, or embeddings. Source: ARCH.md 1.12."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from engine.core import build
 from engine.core.ops import UnaryOp
 from engine.model.blocks.inputs import pick_outputs
 from engine.model.blocks.norms import Norm, rms_norm
+from engine.model.blocks.pooling import finish_pooled
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def finish_with_logits(ctx: GraphContext, x: Tensor, norm: Norm = rms_norm) -> BuiltGraph:
-    """The graph that ends in the logits of x, scaled or kept within a cap as the model has it."""
+    """The graph that ends in the logits of x, scaled or kept within a cap as the model has it.
+
+    Where embeddings are wanted it ends in those, which are what the last norm gives.
+    """
     return _finish(ctx, norm(ctx, x, "output_norm", "result_norm"))
 
 
@@ -37,4 +41,9 @@ def _finish(ctx: GraphContext, normed: Tensor) -> BuiltGraph:
     if cap:
         bent = build.unary(build.scale(logits, 1.0 / cap), UnaryOp.TANH)
         logits = build.scale(bent, cap)
-    return ctx.finish(ctx.named(logits, "result_output"))
+    ctx.named(logits, "result_output")
+    if ctx.pooling is None:
+        return ctx.finish(logits)
+    # llama.cpp computes the logits of every token all the same.
+    ctx.builder.expand(ctx.keep(logits))
+    return finish_pooled(ctx, normed)

@@ -37,25 +37,30 @@ def latent_weights(weights: WeightList, hp: Hparams, il: int) -> None:
     """What packs, unpacks and projects."""
     sizes, n_head = _sizes(hp), hp.every_layer[il].n_head
     n_q = n_head * sizes.n_head_k
-    if sizes.n_lora_q:
-        weights.norm(il, "attn_q_a_norm", sizes.n_lora_q)
-        weights.matrix(il, "attn_q_a", hp.n_embd, sizes.n_lora_q)
-        weights.matrix(il, "attn_q_b", sizes.n_lora_q, n_q)
-    else:
-        weights.matrix(il, "attn_q", hp.n_embd, n_q)
+    with weights.asked_by("attention.q_lora_rank"):
+        if sizes.n_lora_q:
+            weights.norm(il, "attn_q_a_norm", sizes.n_lora_q)
+            weights.matrix(il, "attn_q_a", hp.n_embd, sizes.n_lora_q)
+            weights.matrix(il, "attn_q_b", sizes.n_lora_q, n_q)
+        else:
+            weights.matrix(il, "attn_q", hp.n_embd, n_q)
     weights.norm(il, "attn_kv_a_norm", sizes.n_lora_kv)
     weights.matrix(il, "attn_kv_a_mqa", hp.n_embd, sizes.n_lora_kv + sizes.n_rope)
+    with weights.asked_by("attention.key_length_mla"):
+        _unpacking_weights(weights, sizes, n_head, il)
+    weights.matrix(il, "attn_output", n_head * sizes.n_head_v, hp.n_embd)
+
+
+def _unpacking_weights(weights: WeightList, sizes: LatentAttention, n_head: int, il: int) -> None:
     if sizes.is_absorbed:
-        shapes = {
-            "attn_k_b": (sizes.n_nope, sizes.n_lora_kv),
-            "attn_v_b": (sizes.n_lora_kv, sizes.n_head_v),
-        }
-        for name, ne in shapes.items():
-            weights.layer(il, f"{name}.weight", Op.MUL_MAT, *ne, n_head)
+        for name, n_in, n_out in (
+            ("attn_k_b", sizes.n_nope, sizes.n_lora_kv),
+            ("attn_v_b", sizes.n_lora_kv, sizes.n_head_v),
+        ):
+            weights.layer(il, f"{name}.weight", Op.MUL_MAT, n_in, n_out, n_head)
     else:
         n_unpacked = n_head * (sizes.n_nope + sizes.n_head_v)
         weights.matrix(il, "attn_kv_b", sizes.n_lora_kv, n_unpacked)
-    weights.matrix(il, "attn_output", n_head * sizes.n_head_v, hp.n_embd)
 
 
 def latent_attention(ctx: GraphContext, x: Tensor, *, scale: float, il: int) -> Tensor:

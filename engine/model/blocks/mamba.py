@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from engine.core import build
 from engine.core.build_recurrent import ssm_conv, ssm_scan
 from engine.core.ops import GluOp, Op, UnaryOp
-from engine.model.blocks.recurrent import picked_states, store_state
+from engine.model.blocks.recurrent import picked_states, recurrent_sizes, store_state
 
 if TYPE_CHECKING:
     from engine.core.tensor import Tensor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def mamba_weights(weights: WeightList, hp: Hparams, il: int) -> None:
     """Those of a layer of the first kind; decays and skips have no suffix."""
-    sizes = _sizes(hp)
+    sizes = recurrent_sizes(hp)
     d_inner, d_state, dt_rank = sizes.d_inner, sizes.d_state, sizes.dt_rank
     weights.matrix(il, "ssm_in", hp.n_embd, 2 * d_inner)
     _conv_weights(weights, sizes, il)
@@ -33,7 +33,7 @@ def mamba_weights(weights: WeightList, hp: Hparams, il: int) -> None:
 
 def mamba2_weights(weights: WeightList, hp: Hparams, il: int) -> None:
     """Those of a layer of the second kind, whose heads have one decay each."""
-    sizes = _sizes(hp)
+    sizes = recurrent_sizes(hp)
     d_inner, n_head, n_group = sizes.d_inner, sizes.dt_rank, sizes.n_group
     weights.matrix(il, "ssm_in", hp.n_embd, d_inner + sizes.n_conv + n_head)
     _conv_weights(weights, sizes, il)
@@ -52,7 +52,7 @@ def _conv_weights(weights: WeightList, sizes: Recurrence, il: int) -> None:
 
 def mamba(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
     """f32 [n_embd, t] of x [n_embd, t]."""
-    sizes, n_tokens = _sizes(ctx.hparams), ctx.shape.n_tokens
+    sizes, n_tokens = recurrent_sizes(ctx.hparams), ctx.shape.n_tokens
     d_inner = sizes.d_inner
     recent = _recent_inputs(ctx, rows, il)
     xz = build.mul_mat(ctx.weight("ssm_in", il), build.reshape(x, x.ne[0], n_tokens, 1))
@@ -74,7 +74,7 @@ def mamba(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
 
 def _inner_parts(ctx: GraphContext, x_db: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Time steps [dt_rank, t, 1] and the directions in and out, [d_state, 1, t, 1]."""
-    sizes, n_tokens = _sizes(ctx.hparams), ctx.shape.n_tokens
+    sizes, n_tokens = recurrent_sizes(ctx.hparams), ctx.shape.n_tokens
     d_state, dt_rank, nb = sizes.d_state, sizes.dt_rank, x_db.nb
     steps = build.view(x_db, (dt_rank, n_tokens, 1), nb[1:3])
     ne, strides = (d_state, 1, n_tokens, 1), (d_state * nb[0], *nb[1:3])
@@ -88,7 +88,7 @@ def _inner_parts(ctx: GraphContext, x_db: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 def mamba2(ctx: GraphContext, x: Tensor, rows: StateRows, il: int) -> Tensor:
     """f32 [n_embd, t] of x [n_embd, t]."""
-    sizes, n_tokens = _sizes(ctx.hparams), ctx.shape.n_tokens
+    sizes, n_tokens = recurrent_sizes(ctx.hparams), ctx.shape.n_tokens
     d_inner, n_head, head = sizes.d_inner, sizes.dt_rank, sizes.head_size
     recent = _recent_inputs(ctx, rows, il)
     all_parts = build.mul_mat(ctx.weight("ssm_in", il), x)
@@ -135,7 +135,7 @@ def _normed_groups(ctx: GraphContext, y: Tensor, il: int) -> Tensor:
 
 def _recent_inputs(ctx: GraphContext, rows: StateRows, il: int) -> Tensor:
     """The inputs that the convolution looks back at, f32 [d_conv - 1, n_conv, 1]."""
-    sizes = _sizes(ctx.hparams)
+    sizes = recurrent_sizes(ctx.hparams)
     picked = picked_states(ctx, ctx.state.conv[il], rows)
     return build.reshape(picked, sizes.d_conv - 1, sizes.n_conv, 1)
 
@@ -165,8 +165,3 @@ def _scanned(
     new = build.view(scanned, (state.ne[0],), (), x.n_elems * scanned.nb[0])
     store_state(ctx, new, state)
     return scanned
-
-
-def _sizes(hp: Hparams) -> Recurrence:
-    assert hp.recurrence is not None, hp.arch
-    return hp.recurrence

@@ -36,19 +36,25 @@ class Qkv(NamedTuple):
 
 
 def qkv_weights(weights: WeightList, hp: Hparams, il: int) -> None:
-    """One matrix, or three where a file lacks that, and biases that a file may have."""
+    """One matrix, or three where a file lacks that, and biases that a file may have.
+
+    The product of one matrix takes one bias, or three that are all there.
+    """
     layer = hp.every_layer[il]
     sizes = {"attn_q": layer.n_embd_q, "attn_k": layer.n_embd_k, "attn_v": layer.n_embd_v}
-    fused = f"blk.{il}.{FUSED}"
+    fused, fused_bias = f"blk.{il}.{FUSED}.weight", f"blk.{il}.{FUSED}.bias"
     n_all = sum(sizes.values())
-    weights.layer(il, f"{FUSED}.weight", Op.MUL_MAT, hp.n_embd, n_all, required=False)
-    weights.bias(il, FUSED, n_all)
-    matrices, biases = WeightList(), WeightList()
+    matrices, biases, one_bias = WeightList(), WeightList(), WeightList()
     for name, n_out in sizes.items():
         matrices.matrix(il, name, hp.n_embd, n_out)
         biases.bias(il, name, n_out)
-    weights.either(matrices.finish(), f"{fused}.weight")
-    weights.either(biases.finish(), f"{fused}.bias")
+    one_bias.bias(il, FUSED, n_all)
+    weights.layer(il, f"{FUSED}.weight", Op.MUL_MAT, hp.n_embd, n_all, required=False)
+    weights.given(one_bias.finish(), fused)
+    weights.either(matrices.finish(), fused)
+    weights.either(biases.finish(), fused)
+    all_three = [kind.name for kind in biases.finish()]
+    weights.given(biases.finish(), fused, *all_three, unless=fused_bias)
 
 
 def head_norm_weights(weights: WeightList, hp: Hparams, il: int) -> None:
@@ -120,7 +126,7 @@ def _shapes(ctx: GraphContext, il: int) -> dict[tuple[str, str], tuple[int, int]
 
 
 def _fused(ctx: GraphContext, x: Tensor, il: int) -> Tensor | None:
-    """Q, K and V behind one another, where one matrix gives them; perhaps of three biases."""
+    """Q, K and V behind one another, where one matrix gives them, with their bias or biases."""
     weight = ctx.optional(FUSED, il)
     if weight is None:
         return None
@@ -135,10 +141,18 @@ def _fused(ctx: GraphContext, x: Tensor, il: int) -> Tensor | None:
 
 
 def norm_heads(ctx: GraphContext, parts: Qkv, il: int) -> Qkv:
-    """Q and K with each head normalised, or each row if they are not cut into heads."""
+    """Q and K with each head normalised, or each row if they are not cut into heads.
+
+    Each for itself: a model may have the weight of one and lack the other.
+    """
+
+    def normed(part: Tensor, weight: str, name: str) -> Tensor:
+        has_norm = ctx.optional(weight, il) is not None
+        return rms_norm(ctx, part, weight, name, il) if has_norm else part
+
     return parts._replace(
-        q=rms_norm(ctx, parts.q, "attn_q_norm", "Qcur_normed", il),
-        k=rms_norm(ctx, parts.k, "attn_k_norm", "Kcur_normed", il),
+        q=normed(parts.q, "attn_q_norm", "Qcur_normed"),
+        k=normed(parts.k, "attn_k_norm", "Kcur_normed"),
     )
 
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from engine.core.tensor import Tensor
     from engine.model.blocks.graph_context import GraphContext
+    from engine.model.hparams import Hparams
+    from engine.model.hparams_recurrent import Recurrence
 
 
 class StateRows(NamedTuple):
@@ -22,6 +24,12 @@ class StateRows(NamedTuple):
 
     own: Tensor
     moved: Tensor
+
+
+def recurrent_sizes(hparams: Hparams) -> Recurrence:
+    """The sizes of the recurrent layers of a model that has some."""
+    assert hparams.recurrence is not None, hparams.arch
+    return hparams.recurrence
 
 
 def state_rows(ctx: GraphContext) -> StateRows:

@@ -69,6 +69,9 @@ def export_error(path: Path, error: OSError) -> ExportError:
     """What the system says about writing to `path`, in words."""
     unknown = (error.strerror or str(error), _ELSEWHERE)
     sentence, hint = _REASONS.get(error.errno or 0, unknown)
+    if error.errno == errno.ENOENT and path.parent.is_dir():
+        # What the system's own folders, such as /proc, say of a new file.
+        sentence, hint = "This folder takes no files", _ELSEWHERE
     return ExportError(
         f"Cannot write {path.name}", f"{sentence}: {path.parent}", hint, details=str(error)
     )

@@ -1,5 +1,7 @@
 """Commands come from one table; what cannot be used says why."""
 
+from dataclasses import replace
+
 import pytest
 from PySide6.QtCore import QObject
 
@@ -53,6 +55,27 @@ def test_what_is_missing_disables_a_command_and_stands_in_its_tooltip(owner):
 
     assert not actions["run"].isEnabled()
     assert actions["run"].toolTip() == "Run the prompt (F5): open a model first"
+
+
+def test_a_command_can_have_other_words_and_needs(owner):
+    actions = make(owner)
+    actions.set_facts(Need.MODEL | Need.IDLE)
+
+    actions.use(replace(RUN, text="Embed", tip="Embed the text", needs=Need.MODEL | Need.TEXT))
+    without = (actions["run"].text(), actions["run"].isEnabled(), actions["run"].toolTip())
+    actions.set_facts(Need.MODEL | Need.IDLE | Need.TEXT)
+    actions["run"].trigger()
+
+    assert without == ("Embed", False, "Embed the text (F5): the text is empty")
+    assert actions["run"].toolTip() == "Embed the text (F5)"
+    assert owner.called == ["run"]
+
+
+def test_no_graph_and_no_weights_are_two_reasons():
+    run = next(spec for spec in ACTIONS if spec.id == "run")
+
+    assert tooltip(run, Need.GRAPH).endswith("this version has no graph for this model")
+    assert tooltip(run, Need.RUNNABLE).endswith("the file does not hold the weights")
 
 
 def test_a_usable_commands_tooltip_has_its_key():

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from engine.model.planning import make_planner
 from engine.trace.recorder import Recorder
 from engine.trace.records import HOST_LANE, SpanFlag, SpanKind, StepKind
 from engine.trace.snapshot import TraceSnapshot
+from tests.engine.nano import nano_with
 from tests.oracle import golden
 
 ORIGIN_NS = 5_000_000_000
@@ -54,6 +56,13 @@ def plans_without_gpu() -> PlanSetTable:
     facts = with_paper_gpu((cpu("CPU", 24_105 * MIB),))
     with open_gguf(golden.header("smollm2-135m-q4_1")) as file:
         planner = make_planner(file, facts, options, plan_ids=PLAN_IDS)
+        return table_of_set(planner.plan_set())
+
+
+def plans_without_graph(folder: Path) -> PlanSetTable:
+    """What a model of an architecture that nobody has heard of is planned with: no operation."""
+    with open_gguf(nano_with(folder, general__architecture="storm", whole=False)) as file:
+        planner = make_planner(file, devices(), Options(), plan_ids=PLAN_IDS)
         return table_of_set(planner.plan_set())
 
 

@@ -74,6 +74,11 @@ def test_a_second_run_starts_its_text_and_trace_anew(opened, qtbot):
 
 
 def start_long_run(app, qtbot, n_tokens=1000):
+    """The most likely tokens repeat themselves; others may end the text at any time."""
+    app.controller.planning.change(temperature=0.0)
+    qtbot.waitUntil(lambda: app.state.diff is not None, timeout=TIMEOUT_MS)
+    app.controller.planning.keep()
+    qtbot.waitUntil(lambda: app.state.diff is None, timeout=TIMEOUT_MS)
     app.window.run_panel.n_predict.setValue(n_tokens)
     app.window.actions_["run"].trigger()
     qtbot.waitUntil(lambda: app.state.run.n_tokens > 2, timeout=TIMEOUT_MS)

@@ -9,8 +9,15 @@ from app.bridge.bridge import Bridge
 from app.bridge.engine_host import EngineHost
 from app.shell.running import Running
 from app.state.app_state import AppState
-from engine.core.summary import RunState
-from engine.service.messages import Failed, RunStateChanged, TextEmitted, TraceArrived
+from engine.core.summary import RunState, RunSummary, StopReason
+from engine.service.messages import (
+    Failed,
+    PlanMet,
+    RunEnded,
+    RunStateChanged,
+    TextEmitted,
+    TraceArrived,
+)
 from engine.trace.snapshot import TraceSnapshot
 from tests.app.models import paper_run
 
@@ -29,6 +36,14 @@ def running(qapp):
 
 def trace(**changes):
     return replace(paper_run.run_on_paper(paper_run.plans(), 1), **changes)
+
+
+def summary(prompt_plan_id):
+    return RunSummary(
+        prompt="hello", prompt_tokens=(1,) * 7, tokens=(1,), text="once", prefill_ns=1,
+        stop_reason=StopReason.LENGTH, prefill_tokens_per_s=1.0, decode_tokens_per_s=0.0,
+        decode_step_ns=(), prompt_plan_id=prompt_plan_id, token_plan_id=-1, splits=(), copies=(),
+    )  # fmt: skip
 
 
 def test_text_is_gathered_and_shown_at_once(running, qtbot):
@@ -98,6 +113,85 @@ def test_a_run_that_cannot_be_done_ends_with_its_words(running):
     assert not running.is_running
     assert running.state.run.state is RunState.IDLE
     assert running.messages[0].title == "The prompt is empty."
+
+
+@pytest.fixture
+def measured(running):
+    """Bring a run that ended, with its plans and spans."""
+    plans = paper_run.plans()
+    running.state.set_plans(plans)
+    running.start("hello", 4)
+    running.on_state(RunStateChanged(RunState.PROMPT, n_prompt_tokens=7))
+    running.on_plan_met(PlanMet(plans.prompt))
+    running.on_trace(TraceArrived(trace(epoch=1)))
+    running.on_ended(RunEnded(running._run_id, summary(plans.prompt.plan_id)))
+    return running
+
+
+def shown(running):
+    state = running.state
+    return (
+        state.run.summary, state.run.text, state.run_is_newest, state.trace, dict(state.met_plans),
+        state.shown_plan,
+    )  # fmt: skip
+
+
+def test_a_run_that_is_refused_before_it_computes_leaves_the_last_one_as_it_was(measured):
+    before = shown(measured)
+    measured.start("hello " * 9000, 4)
+    cleared = measured.state.trace
+
+    measured.on_state(RunStateChanged(RunState.PREPARING))
+    measured.on_failed(Failed(measured._run_id, "The prompt is too long."))
+
+    assert cleared is None
+    assert shown(measured) == before
+    assert before[0] is not None
+    assert before[2] is True
+    assert measured.state.run.problem == ""
+    assert [message.title for message in measured.messages] == ["The prompt is too long."]
+
+
+def test_a_text_that_is_refused_leaves_the_last_embedding_and_says_why(measured):
+    before = shown(measured)
+    measured.embed("hello " * 9000)
+
+    measured.on_failed(Failed(measured._run_id, "The text is too long."))
+
+    assert shown(measured) == before
+    assert measured.state.run.problem == "The text is too long."
+
+
+def test_a_run_that_fails_while_it_computes_leaves_nothing_of_the_last_one(measured):
+    measured.start("hello", 4)
+
+    measured.on_state(RunStateChanged(RunState.PROMPT, n_prompt_tokens=7))
+    measured.on_failed(Failed(measured._run_id, "The model produced NaN."))
+
+    assert shown(measured)[:4] == (None, "", False, None)
+
+
+def test_the_spans_of_an_engine_that_ended_are_not_taken_after_a_refusal(measured):
+    measured.on_engine_died()
+    kept = measured.state.trace
+    measured.embed("")
+
+    measured.on_failed(Failed(measured._run_id, "The text is empty."))
+    measured.on_trace(TraceArrived(TraceSnapshot()))
+
+    assert measured.state.trace is kept
+
+
+def test_what_was_said_of_a_run_goes_when_the_next_begins_and_its_losses_when_it_computes(running):
+    gone = []
+    running.message_gone.connect(gone.append)
+
+    running.start("hello", 4)
+    at_begin = list(gone)
+    running.on_state(RunStateChanged(RunState.PROMPT, n_prompt_tokens=7))
+
+    assert at_begin == ["run"]
+    assert gone == ["run", "lost"]
 
 
 def test_somebody_elses_failure_is_not_taken(running):

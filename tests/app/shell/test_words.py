@@ -230,6 +230,7 @@ def test_the_command_can_be_pasted_into_a_shell():
 def test_the_command_holds_nothing_that_llama_cpp_does_not_know():
     options = Options(
         layer_rule="output-last",
+        blas="auto",
         tensor_overrides=(
             TensorOverride(r"blk\.(1|2)\.ffn", "CPU"),
             TensorOverride("attn", "GPU0"),

@@ -1,11 +1,20 @@
 """One setter, one signal; the shown plan follows the batch, and the newest of plan and run."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.state.app_state import AppState, DiffMode, RunInfo, Selection
+from engine.core.options import PoolingWish
 from engine.core.plan import Batch
-from engine.core.summary import RunState, RunSummary, StopReason
+from engine.core.summary import ModelSummary, RunState, RunSummary, StopReason
 from tests.app.models import paper_run
+
+MODEL = ModelSummary(
+    path="/m/tiny.gguf", name="tiny", arch="llama", quantization="q4_1", file_bytes=9,
+    weight_bytes=9, n_layers=30, n_embd=576, n_head=9, n_head_kv=3, n_vocab=49152,
+    n_ctx_train=8192, tensors=(), has_chat_template=False,
+)  # fmt: skip
 
 
 def summary(plans) -> RunSummary:
@@ -112,3 +121,18 @@ def test_selecting_a_node_selects_its_split(state):
 def test_selecting_the_same_again_says_nothing(state, qtbot):
     with qtbot.assertNotEmitted(state.selection_changed):
         state.select(Selection())
+
+
+def test_pooling_that_is_asked_for_makes_any_model_embed_and_ends_the_batch_of_a_token(state):
+    plans = paper_run.plans()
+    state.set_model(MODEL)
+    state.set_plans(plans)
+    state.set_batch(Batch.TOKEN)
+    writes = (state.embeds, state.reads)
+
+    state.set_plans(replace(plans, options=replace(plans.options, pooling=PoolingWish.LAST)))
+
+    assert writes == (False, "prompt")
+    assert (state.embeds, state.reads) == (True, "text")
+    assert state.batch is Batch.PROMPT
+    assert state.shown_plan is plans.prompt

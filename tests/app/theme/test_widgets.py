@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QRect, QSize, Qt
 from PySide6.QtGui import QAccessible
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.theme.colours import DARK, LIGHT, DeviceLook
 from app.theme.elided_label import ElidedLabel
@@ -13,6 +14,8 @@ from app.theme.paint import badge_html, badge_pixmap, hatch_brush
 from app.theme.segment import Segment
 from app.theme.switch import Switch
 from app.theme.theme import Theme, ThemeChoice
+from app.theme.whole_lines import WholeLines
+from app.theme.wrapped_label import WrappedLabel
 from engine.paths import resources_dir
 
 ICONS = sorted((resources_dir() / "icons").glob("*.svg"))
@@ -112,3 +115,79 @@ def test_a_badge_carries_the_devices_colour_and_its_letter_in_rich_text(qapp):
 
     assert image.pixelColor(2, 8).name() == LOOKS[1].colours.base.name()
     assert 'alt="G"' in badge_html(LOOKS[1])
+
+
+@pytest.fixture
+def column(qtbot):
+    widget = QWidget()
+    qtbot.addWidget(widget)
+    QVBoxLayout(widget)
+    widget.resize(220, 300)
+    widget.show()
+    return widget
+
+
+def lines_px(label):
+    room = QRect(0, 0, label.width(), 10_000)
+    return label.fontMetrics().boundingRect(room, Qt.TextFlag.TextWordWrap, label.text()).height()
+
+
+@pytest.mark.parametrize("width", [220, 600, 160])
+def test_a_wrapped_label_is_as_high_as_its_lines(column, qtbot, width):
+    label = WrappedLabel(column)
+    column.layout().addWidget(label)
+    label.setText("The text is too long, and this is one of several lines that say so. " * 3)
+
+    column.resize(width, 300)
+
+    qtbot.waitUntil(lambda: label.width() < width and label.height() == lines_px(label))
+    assert label.height() >= 2 * label.fontMetrics().height()
+
+
+def test_an_empty_wrapped_label_takes_no_room(column):
+    label = WrappedLabel(column)
+    column.layout().addWidget(label)
+
+    label.setText("words")
+    shown = label.isVisible()
+    label.setText("")
+
+    assert shown
+    assert label.isHidden()
+
+
+@pytest.mark.parametrize("height", range(90, 120, 3))
+def test_a_field_of_whole_lines_shows_no_half_of_one(column, qtbot, height):
+    field = WholeLines("\n".join(map(str, range(40))), column)
+    column.layout().addWidget(field)
+
+    column.resize(200, height)
+    field.show()
+    column.layout().activate()
+
+    lines = (field.viewport().height() - field.document().documentMargin()) / field.line_px
+    assert lines - int(lines) < 2 / field.line_px
+
+
+def test_a_field_that_all_lines_fit_into_has_no_scroll_bar(column):
+    field = WholeLines("one\ntwo\nthree", column)
+    column.layout().addWidget(field)
+
+    field.setFixedHeight(field.height_of(3))
+    field.show()
+    column.layout().activate()
+
+    assert field.verticalScrollBar().maximum() == 0
+
+
+def test_a_wrapped_label_comes_to_rest(column, qtbot):
+    label = WrappedLabel(column)
+    column.layout().addWidget(label)
+    label.setText("The text is too long, and this is one of several lines that say so. " * 3)
+    qtbot.wait(50)
+    fits = []
+    label._fit = lambda: fits.append(label.height())
+
+    qtbot.wait(50)
+
+    assert fits == []

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from engine.core.plan import Batch
+from tests.engine.encoder import encoder
 from tests.engine.nano import nano, nano_with
 
 PAPER = ("--virtual", "GPU0:gpu:8192:preset=cuda", "--virtual", "CPU:cpu:16384")
@@ -232,6 +233,73 @@ def test_why_says_where_a_weight_is(cli):
     out = cli("why", nano(), "blk.0.attn_q.weight", *PAPER, "-ngl", 0).out
 
     assert "On the CPU because its weight is there" in out
+
+
+def test_why_of_a_weight_says_whose_layer_it_is_and_which_memories_were_tried(cli):
+    done = cli("why", nano(), "blk.1.attn_q.weight", *PAPER, "--json").json
+    text = cli("why", nano(), "blk.1.attn_q.weight", *PAPER).out
+
+    (place,) = done["places"]
+    assert (place["layer"], place["device"], place["buffer_type"]) == ("layer 1", "GPU0", "GPU0")
+    assert place["tried"] == [{"device": "GPU0", "buffer_type": "GPU0", "suits": True}]
+    assert place["sentence"] == (
+        "In GPU0 memory because layer 1 is on GPU0, and GPU0 suits: "
+        "GPU0 runs MUL_MAT with f32 weights from there."
+    )
+    assert place["sentence"] in text
+
+
+def test_why_of_a_weight_on_the_cpu_says_what_did_not_suit_and_that_it_is_mapped(cli):
+    found = cli("why", nano(), "blk.1.attn_q.weight", *PAPER, "-ngl", 0, "--json").json
+
+    (place,) = found["places"]
+    assert place["buffer_type"] == "CPU_Mapped"
+    assert [memory["suits"] for memory in place["tried"]][-1] is True
+    assert place["sentence"].endswith("The file is mapped: it is used in place.")
+
+
+def test_why_of_a_weight_names_the_override_that_decided(cli):
+    found = cli("why", nano(), "blk.1.attn_q.weight", *PAPER, "-ot", "attn_q=CPU", "--json").json
+
+    (place,) = found["places"]
+    assert place["override"] == "attn_q=CPU"
+    assert "because the override attn_q=CPU says so; layer 1 is on GPU0." in place["sentence"]
+
+
+def test_why_of_a_tied_weight_tells_of_both_its_roles(cli, tmp_path):
+    tied = nano_with(tmp_path, drop=["output.weight"])
+
+    places = cli("why", tied, "token_embd.weight", *PAPER, "--json").json["places"]
+
+    assert [(p["role"], p["layer"], p["buffer_type"]) for p in places] == [
+        ("token_embd.weight", "the input layer", "CPU_Mapped"),
+        ("output.weight", "the output layer", "GPU0"),
+    ]
+
+
+def test_why_of_a_weight_answers_without_a_graph_and_other_names_are_told_of(cli, tmp_path):
+    storm = nano_with(tmp_path, general__architecture="storm")
+
+    weight = cli("why", storm, "blk.1.attn_q.weight", *PAPER)
+    near = cli("why", storm, "blk.1.attn_q", *PAPER)
+    node = cli("why", storm, "#0", *PAPER)
+
+    assert weight.code == 0
+    assert "In GPU0 memory because layer 1 is on GPU0" in weight.out
+    assert "Near it: blk.1.attn_q.weight" in near.err
+    assert node.code == 1
+    assert "No operation of this model is planned." in node.err
+    assert "#-1" not in node.err
+
+
+def test_an_encoder_is_planned_without_words_of_prompts_and_tokens(cli, tmp_path):
+    path = encoder(tmp_path)
+
+    for batch in Batch:
+        head = cli("plan", path, *PAPER, "--batch", batch.value).out.partition("\n\n")[0]
+        assert " MiB copied per batch\n" in head
+        assert "prompt" not in head
+        assert "for a token" not in head
 
 
 def test_why_of_an_ambiguous_name_lists_its_nodes(cli):

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ from tests.oracle import golden
 
 PROMPT = "Hello world"
 FIRST_TOKENS = [745, 270, 132]
+BARE = dict.fromkeys(
+    ("tokenizer__ggml__scores", "tokenizer__ggml__token_type", "tokenizer__ggml__merges"), None
+)
 GREEDY = ("--devices", "cpu", "-c", 256, "--temp", 0)
 
 
@@ -101,6 +106,63 @@ def test_a_chat_answer_stands_on_a_line_of_its_own(cli):
     assert cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY).out.startswith(PROMPT)
 
 
+def test_a_chat_without_a_template_is_plain_text_and_says_so(cli):
+    done = cli("run", nano(), "-p", PROMPT, "-n", 2, "--chat", *GREEDY)
+
+    assert "The prompt is used as plain text instead." in done.err
+    assert cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY).err == ""
+
+
+@pytest.mark.parametrize("prompt", ["", "  "])
+def test_a_blank_prompt_is_refused_as_one(cli, prompt):
+    done = cli("run", nano(), "-p", prompt, *GREEDY)
+
+    assert done.code == 1
+    assert done.err.startswith("The prompt is empty.")
+
+
+def test_a_text_that_no_token_is_part_of_is_not_called_empty(cli, tmp_path):
+    strange = {
+        "tokenizer__ggml__model": "gpt2",
+        "tokenizer__ggml__pre": "default",
+        "tokenizer__ggml__tokens": [f"<{i}>" for i in range(1024)],
+        "tokenizer__ggml__merges": ["a b"],
+        "tokenizer__ggml__add_bos_token": False,
+    }
+
+    done = cli("run", nano_with(tmp_path, **(BARE | strange)), "-p", "hello", *GREEDY)
+
+    assert done.code == 1
+    assert done.err.splitlines()[:2] == [
+        "The model's vocabulary has no tokens for this text.",
+        "Nothing in it is among the file's 1,024 tokens (tokenizer.ggml.tokens).",
+    ]
+
+
+def test_a_note_stands_after_the_text_on_a_line_of_its_own(tmp_path):
+    """Both streams of a terminal are one."""
+    path = nano_with(tmp_path, tokenizer__ggml__pre="bogus", tokenizer__ggml__model="gpt2")
+    words = ("run", path, "-p", PROMPT, "-n", "2", *map(str, GREEDY))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "engine", *words], stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, check=True, timeout=100,
+    )  # fmt: skip
+
+    lines = done.stdout.splitlines()
+    assert any(line.startswith('Its pre-tokenizer is "bogus"') for line in lines)
+
+
+def test_what_does_not_fit_is_said_before_it_is_loaded_and_tried(cli, monkeypatch):
+    monkeypatch.setattr("engine.cli.plan_words.is_over", lambda plans, device: True)
+
+    done = cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY)
+
+    assert done.code == 0
+    assert done.err.startswith("Does not fit: CPU needs ")
+    assert "generation 2 tokens" in done.out
+
+
 def test_minus_one_runs_until_the_context_is_full(cli):
     run = cli("run", nano(), "-p", PROMPT, "-n", -1, *GREEDY, "--json").json
 
@@ -110,12 +172,13 @@ def test_minus_one_runs_until_the_context_is_full(cli):
 def test_a_trace_is_written_in_the_form_its_name_asks_for(cli, tmp_path):
     chrome, perfetto = tmp_path / "t.json", tmp_path / "t.pftrace"
 
-    cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY, "--trace", chrome, "--json")
+    beside = cli("run", nano(), "-p", PROMPT, "-n", 2, *GREEDY, "--trace", chrome, "--json")
     done = cli("trace", nano(), "-p", PROMPT, "-n", 2, *GREEDY, "-o", perfetto)
 
     assert "traceEvents" in json.loads(chrome.read_text())
     assert perfetto.stat().st_size > 0
     assert done.out.endswith(f"Trace in {perfetto}\n")
+    assert f"Trace in {chrome}" in beside.err
 
 
 @pytest.mark.parametrize(

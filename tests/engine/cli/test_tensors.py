@@ -1,5 +1,7 @@
 """tensors: what a file holds, whatever its architecture."""
 
+import pytest
+
 from tests.engine.nano import nano, nano_with
 
 
@@ -37,3 +39,19 @@ def test_a_file_that_ends_early_is_listed_and_said_so(cli, tmp_path):
     assert len(done.json["tensors"]) == 30
     assert "ends too early" in done.json["problem"]
     assert "ends too early" in done.err
+
+
+WEIRD = "w\nx\x1b[31m"
+
+
+@pytest.mark.parametrize("command", [("tensors",), ("plan",), ("why", WEIRD)])
+def test_a_name_that_would_move_the_cursor_is_written_out(cli, tmp_path, command):
+    path = nano_with(tmp_path, more=[(WEIRD, (4,))])
+
+    done = cli(command[0], path, *command[1:])
+    data = cli("tensors", path, "--json").json
+
+    said = done.out + done.err
+    assert "w\\nx\\x1b[31m" in said
+    assert "\x1b" not in said
+    assert data["tensors"][-1]["name"] == WEIRD

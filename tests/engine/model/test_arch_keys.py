@@ -31,10 +31,19 @@ def refusal(read, *args, **kwargs):
     return caught.value.title, caught.value.sentence
 
 
-@pytest.mark.parametrize("arch", [None, "", 7])
-def test_a_file_must_name_its_architecture(arch):
-    with pytest.raises(ModelError, match=r"does not say which architecture.*general\.architecture"):
-        architecture({"general.architecture": arch})
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        ({}, "missing"),
+        ({"general.architecture": ""}, "''; it must be a name"),
+        ({"general.architecture": 7}, "7; it must be a name"),
+    ],
+)
+def test_a_file_must_name_its_architecture(metadata, found):
+    assert refusal(architecture, metadata) == (
+        "The file does not say which architecture it is.",
+        f"The key general.architecture is {found}.",
+    )
 
 
 def test_a_count_without_a_default_must_be_there(keys_with):
@@ -87,6 +96,31 @@ def test_texts_in_an_array_of_numbers_are_refused(keys_with):
     assert "It is a for layer 0" in refusal(keys_with(n=["a", "b"]).counts, "n", 2)[1]
 
 
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        (4, "4"),
+        ([4, 4], "an array of 2"),
+        ([4, -1, 4], "4, -1, 4"),
+        (["a", "b", "c"], "a, b, c"),
+    ],
+)
+def test_an_array_of_so_many_numbers_is_no_single_one(keys_with, value, found):
+    told = refusal(keys_with(n=value).integers, "n", 3)[1]
+
+    assert told == f"It is {found}; it must be an array of 3 whole numbers from 0 on."
+    assert keys_with(n=[4, 0, 1]).integers("n", 3) == (4, 0, 1)
+    assert keys_with().integers("n", 3, (0, 0, 0)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("value", "found"), [(None, "missing"), (6, "6"), ([1], "an array of 1")])
+def test_truth_values_that_must_be_an_array_are_told_as_such(keys_with, value, found):
+    keys = keys_with(**({} if value is None else {"slides": value}))
+
+    told = refusal(lambda: keys.layer_flags("slides", 2, required=True))[1]
+    assert told == f"It is {found}; it must be an array of 2 values, one a layer."
+
+
 @pytest.mark.parametrize("values", [[True, False], np.array([1, 0], np.int32)])
 def test_truth_values_of_layers_may_be_numbers(keys_with, values):
     assert keys_with(slides=values).layer_flags("slides", 2) == (True, False)
@@ -124,6 +158,11 @@ def test_a_text_is_one_of_those_that_are_known(keys_with, value):
     _, sentence = refusal(keys_with(size=value).text, "size", "small", choices=("small", "large"))
 
     assert sentence == f"It is {value}; it must be one of small, large."
+
+
+def test_a_default_that_cannot_be_used_is_told_as_missing(keys_with):
+    assert refusal(keys_with().count, "n", 0)[1].startswith("It is missing;")
+    assert refusal(keys_with(n=0).count, "n", 1)[1].startswith("It is 0;")
 
 
 def test_what_is_missing_has_its_default(keys_with):

@@ -21,6 +21,8 @@ REQUIRED = (
 
 EXPERTS = {"expert_count": 8, "expert_used_count": 2}
 
+ORIGIN = " (embedding_length over attention.head_count, as attention.key_length is missing)"
+
 
 def refused(tmp_path, arch="llama", /, **numbers):
     """Return the key that is named, without the architecture, and the sentence."""
@@ -139,10 +141,10 @@ def test_a_count_has_bounds(tmp_path, key, high):
     [
         ("attention.head_count", 5, f"a divisor of {N_EMBD}"),
         ("attention.head_count_kv", 3, "a divisor of 4"),
-        ("attention.value_length", 32, "64, as long as a key"),
-        ("rope.dimension_count", 15, "even and at most 64"),
-        ("rope.dimension_count", 66, "even and at most 64"),
-        ("rope.dimension_count", 32, "64, the size of a head"),
+        ("attention.value_length", 32, f"64, as long as a key{ORIGIN}"),
+        ("rope.dimension_count", 15, f"even and at most 64{ORIGIN}"),
+        ("rope.dimension_count", 66, f"even and at most 64{ORIGIN}"),
+        ("rope.dimension_count", 32, f"64, the size of a head{ORIGIN}"),
         ("rope.freq_base", "much", "a number"),
         ("rope.freq_base", 0.0, "above 0"),
         ("rope.freq_base", -1.0, "above 0"),
@@ -168,6 +170,12 @@ def test_a_head_of_an_odd_size_is_told_by_the_key_that_gives_it(tmp_path):
         "attention.head_count",
         "It is 4; it must be such that 12 elements give heads of an even size.",
     )
+
+
+def test_of_two_head_sizes_the_missing_one_is_told_as_missing(tmp_path):
+    assert refused(tmp_path, attention__key_length=32) == (
+        "attention.value_length", "It is missing; it must be 32, as long as a key.",
+    )  # fmt: skip
 
 
 def test_an_array_of_the_wrong_length_is_told(tmp_path):
@@ -207,12 +215,20 @@ def test_layers_may_use_different_numbers_of_experts(tmp_path):
             "It is 5; it must be at most 4, the expert_count.",
         ),
         (
-            {"expert_used_count": 2}, "expert_used_count",
-            "It is 2; it must be at most 0, the expert_count.",
+            {"expert_used_count": 2}, "expert_count",
+            "It is missing; it must be a whole number from 2 to 1024, as expert_used_count is 2.",
         ),
         (
             {"expert_count": 4}, "expert_used_count",
+            "It is missing; it must be a whole number from 1 to 4.",
+        ),
+        (
+            {"expert_count": 4, "expert_used_count": 0}, "expert_used_count",
             "It is 0; it must be a whole number from 1 to 4.",
+        ),
+        (
+            {**EXPERTS, "expert_group_count": 4}, "expert_group_used_count",
+            "It is missing; it must be from 1 to 3.",
         ),
         (
             {"expert_count": MOST_EXPERTS + 1}, "expert_count",
@@ -240,11 +256,15 @@ def test_experts_need_a_width(tmp_path):
     named, sentence = refused(tmp_path, "qwen3moe", **EXPERTS, feed_forward_length=None)
 
     assert named == "expert_feed_forward_length"
-    assert sentence == f"It is 0; it must be a whole number from 1 to {LARGEST}."
+    assert sentence == f"It is missing; it must be a whole number from 1 to {LARGEST}."
 
 
-def test_an_architecture_of_experts_needs_some(tmp_path):
-    assert refused(tmp_path, "qwen3moe")[0] == "expert_count"
+@pytest.mark.parametrize("arch", ["qwen3moe", "olmoe", "llama4", "gpt-oss", "deepseek2"])
+def test_an_architecture_of_experts_needs_some(tmp_path, arch):
+    allowed = f"it must be a whole number from 1 to {MOST_EXPERTS}."
+
+    assert refused(tmp_path, arch) == ("expert_count", f"It is missing; {allowed}")
+    assert refused(tmp_path, arch, expert_count=0) == ("expert_count", f"It is 0; {allowed}")
 
 
 # The sliding window.
@@ -322,6 +342,14 @@ def test_a_cap_on_logits_is_not_negative(tmp_path):
 
 
 # The vocabulary.
+
+
+@pytest.mark.parametrize(("tokens", "n_vocab"), [(None, 70), (["a", "b"], 2)])
+def test_a_key_tells_how_many_tokens_there_are_where_the_file_lists_none(tmp_path, tokens, n_vocab):
+    keys = {"tokenizer.ggml.tokens": tokens, "llama.vocab_size": 70}
+
+    with made_file(tmp_path, keys=keys) as file:
+        assert find_architecture("llama").read_hparams(file).n_vocab == n_vocab
 
 
 @pytest.mark.parametrize("tokens", [None, 7, "abc"])

@@ -54,8 +54,13 @@ class Loading:
     def load(self, stop_asked: Callable[[], bool] = lambda: False) -> None:
         load_weights(
             self.resident, self.file, self.planner.weights, self.devices,
-            on_progress=self.progress.append, stop_asked=stop_asked,
+            on_progress=self._keep, stop_asked=stop_asked,
         )  # fmt: skip
+
+    def _keep(self, progress):
+        """What is told of weights; that the file is read is told on some systems only."""
+        if not progress.label.startswith("reading "):
+            self.progress.append(progress)
 
     def repacked(self) -> list[Tensor]:
         """The weights that were loaded into CPU_REPACK."""
@@ -118,10 +123,8 @@ def test_progress_names_and_counts_the_weights_that_are_converted(loading):
 
 
 def test_converting_stops_between_weights_when_asked_to(loading):
-    answers = iter([False, False, True])
-
     with pytest.raises(Stopped):
-        loading.load(lambda: next(answers))
+        loading.load(lambda: len(loading.progress) == 2)
 
     assert len(loading.progress) == 2
 

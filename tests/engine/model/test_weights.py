@@ -183,7 +183,11 @@ def test_a_weight_that_no_device_can_use_is_named_before_anything_is_loaded(tmp_
 def test_a_missing_tensor_is_named(tmp_path, name):
     tensors = {key: ne for key, ne in shapes().items() if key != name}
 
-    assert refused(tmp_path, tensors).title == f"The model has no tensor {name}."
+    error = refused(tmp_path, tensors)
+    assert error.title == f"The model has no tensor {name}."
+    assert error.sentence.startswith(
+        f"Its architecture needs one of shape {list(shapes(tied=False)[name])}"
+    )
 
 
 @pytest.mark.parametrize("name", ["blk.2.attn_q.weight", "blk.0.attn_q.scale", "stray"])
@@ -206,3 +210,13 @@ def test_a_tensor_of_another_shape_is_named_with_both(tmp_path):
     assert "blk.1.ffn_up.weight" in error.title
     assert f"[{N_EMBD}, {N_FF + 32}, 1, 1]" in error.sentence
     assert f"[{N_EMBD}, {N_FF}, 1, 1]" in error.sentence
+    assert "attention.key_length" not in error.sentence
+
+
+def test_where_a_size_of_heads_comes_from_is_told_with_a_tensor_of_another_one(tmp_path):
+    error = refused(tmp_path, {**shapes(), "blk.1.attn_q.weight": (N_EMBD, 2 * N_EMBD)})
+
+    assert error.sentence.endswith(
+        "A head has 16 elements, the share of one of 4 in 64: llama.attention.key_length is "
+        "missing."
+    )

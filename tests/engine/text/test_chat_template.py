@@ -85,7 +85,7 @@ def test_what_a_template_refuses_is_passed_on():
     error = refusal("{{ raise_exception('Roles must alternate') }}")
 
     assert error.title == "The model's chat template does not take these messages."
-    assert error.sentence == "It says: Roles must alternate"
+    assert error.sentence == "It says: Roles must alternate."
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from engine.gguf.strings import StringArray
 from engine.text.bpe import ALPHABET
 from engine.text.tokenizer import Tokenizer
 
@@ -98,6 +99,40 @@ def test_merges_that_are_missing_count_as_none(bpe):
         bpe
     )
     assert pieces(bpe) == ["a", "b", "Ġ", "c", "a", "b"]
+
+
+def test_merges_of_another_type_are_told_as_such(bpe):
+    bpe[P + "merges"] = [1, 2]
+
+    assert faults(bpe) == "tokenizer.ggml.merges is not a list of texts; it counts as empty."
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_merges_that_are_not_two_parts_are_counted(bpe, is_packed):
+    # The length of the last one looks like a space where it stands before its bytes.
+    merges = ["a b", "nospace", "a b c", "", " b", "Ġ c", "x" * 16 + " " + "x" * 15]
+    bpe[P + "merges"] = StringArray.of(merges) if is_packed else merges
+
+    assert faults(bpe) == (
+        "Of the file's 7 merges (tokenizer.ggml.merges) 4 are not two parts with a space between, "
+        'such as number 1, "nospace"; they join nothing.'
+    )
+    assert pieces(bpe) == ["ab", "Ġc", "ab"]
+
+
+@pytest.mark.parametrize(
+    ("key", "found", "instead"),
+    [
+        ("bos_token_id", 99999, "token 11 is used instead"),
+        ("eot_token_id", "first", "it counts as not stated"),
+        ("eos_token_id", -1, "token 11 is used instead"),
+        ("fim_pad_token_id", 259, "it counts as not stated"),
+    ],
+)
+def test_a_special_token_that_is_none_of_those_listed_is_told(bpe, key, found, instead):
+    bpe |= {P + key: found, P + "add_bos_token": True}
+
+    assert faults(bpe) == f"{P}{key} is {found}, which is none of the 259 tokens; {instead}."
 
 
 def test_kimi_s_vocabulary_needs_no_merges(bpe):

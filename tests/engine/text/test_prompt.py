@@ -30,8 +30,19 @@ def test_a_chat_prompt_is_what_the_template_makes_of_it(metadata):
     assert text_faults(metadata) == ()
 
 
-def test_a_chat_prompt_without_a_template_is_raw(metadata):
-    assert read(metadata, "Hello", chat=True) == ("<|begin_of_text|>Hello", ())
+@pytest.mark.parametrize("template", [None, "", " \n ", 9])
+def test_a_chat_prompt_without_a_template_is_raw_and_a_note_says_so(metadata, template):
+    if template is not None:
+        metadata["tokenizer.chat_template"] = template
+
+    text, (note,) = read(metadata, "Hello", chat=True)
+
+    assert text == "<|begin_of_text|>Hello"
+    assert note == (
+        "This model has no chat template. It continues text only. "
+        "The prompt is used as plain text instead."
+    )
+    assert text_faults(metadata) == ()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +50,8 @@ def test_a_chat_prompt_without_a_template_is_raw(metadata):
     [
         ("a\n {{ nothing.x }}", "Line 2, column 5: 'nothing' is undefined."),
         ("{% for %}", "Line 1, column 8: Expected an expression, got 'end of statement block'."),
-        ("{{ raise_exception('No users') }}", "It says: No users"),
+        ("{{ raise_exception('No users') }}", "It says: No users. The prompt is"),
+        ("{{ '' }}", "It makes nothing of a message."),
         ("{% for i in range(99999999) %}{% endfor %}", "it builds a value that is too large."),
     ],
 )

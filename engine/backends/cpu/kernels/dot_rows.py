@@ -15,10 +15,17 @@ from collections.abc import Callable
 import numpy as np
 
 from engine.backends.cpu.codegen import LANES
-from engine.backends.cpu.jit import helper, kernel
+from engine.backends.cpu.jit import helper, kernel, template
 from engine.backends.cpu.layout import GROUP_ROWS
 from engine.backends.cpu.row_tiles import (
     ROW_TILE,
+    row_pair_iq4_nl,
+    row_pair_mxfp4,
+    row_pair_q4_0,
+    row_pair_q4_1,
+    row_pair_q5_0,
+    row_pair_q5_1,
+    row_pair_q8_0,
     row_tile_iq4_nl,
     row_tile_mxfp4,
     row_tile_q4_0,
@@ -52,6 +59,12 @@ from engine.backends.cpu.simd import (
     wide,
 )
 from engine.backends.cpu.super_tiles import (
+    row_pair_iq4_xs,
+    row_pair_q2_k,
+    row_pair_q3_k,
+    row_pair_q4_k,
+    row_pair_q5_k,
+    row_pair_q6_k,
     row_tile_iq4_xs,
     row_tile_q2_k,
     row_tile_q3_k,
@@ -76,7 +89,7 @@ def row_of(w: int, group: int, row: int, r: int) -> int:
     return w + r // GROUP_ROWS * group + r % GROUP_ROWS * row
 
 
-@helper
+@template
 def _dot(load: _Load, load_part: _Load, size: int, w: int, x: int, n: int) -> np.float32:
     """Dot product of n numbers of `size` bytes, as the loads give them, and f32."""
     a, b, c, d = splat(_ZERO), splat(_ZERO), splat(_ZERO), splat(_ZERO)
@@ -106,7 +119,7 @@ def dot_f32(w: int, x: int, n: int) -> np.float32:
     return _dot(load_f32v, load_f32_part, 4, w, x, n)
 
 
-@helper
+@template
 def _dot_floats(
     load: _Load,
     load_part: _Load,
@@ -129,9 +142,10 @@ def _dot_floats(
     return 0
 
 
-@helper
+@template
 def _dot_blocks(
     one: Callable[..., None],
+    two: Callable[..., None],
     few: Callable[..., None],
     w: int,
     group: int,
@@ -144,11 +158,13 @@ def _dot_blocks(
     k: int,
     y: int,
 ) -> int:
-    """Rows of blocks, by the tile of one column or of a few."""
+    """Rows of blocks, by the tile of one column, of two or of a few."""
     for r in range(0, rows, ROW_TILE):
         place, count = w + r // GROUP_ROWS * group, min(ROW_TILE, rows - r)
         if columns == 1:
             one(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
+        elif columns == 2:
+            two(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
         else:
             few(place, row, block, count, x, step, columns, k // 32, y + 4 * r)
     return 0
@@ -183,8 +199,8 @@ def q4_0_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_0."""
-    one, few = row_tile_q4_0, row_tiles_q4_0
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q4_0, row_pair_q4_0, row_tiles_q4_0
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -192,8 +208,8 @@ def q4_1_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_1."""
-    one, few = row_tile_q4_1, row_tiles_q4_1
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q4_1, row_pair_q4_1, row_tiles_q4_1
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -201,8 +217,8 @@ def q5_0_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_0."""
-    one, few = row_tile_q5_0, row_tiles_q5_0
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q5_0, row_pair_q5_0, row_tiles_q5_0
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -210,8 +226,8 @@ def q5_1_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_1."""
-    one, few = row_tile_q5_1, row_tiles_q5_1
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q5_1, row_pair_q5_1, row_tiles_q5_1
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -219,8 +235,8 @@ def q8_0_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q8_0."""
-    one, few = row_tile_q8_0, row_tiles_q8_0
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q8_0, row_pair_q8_0, row_tiles_q8_0
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -228,8 +244,8 @@ def mxfp4_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of mxfp4."""
-    one, few = row_tile_mxfp4, row_tiles_mxfp4
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_mxfp4, row_pair_mxfp4, row_tiles_mxfp4
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -237,8 +253,8 @@ def iq4_nl_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of iq4_nl."""
-    one, few = row_tile_iq4_nl, row_tiles_iq4_nl
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_iq4_nl, row_pair_iq4_nl, row_tiles_iq4_nl
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -246,8 +262,8 @@ def q2_k_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q2_K."""
-    one, few = row_tile_q2_k, row_tiles_q2_k
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q2_k, row_pair_q2_k, row_tiles_q2_k
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -255,8 +271,8 @@ def q3_k_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q3_K."""
-    one, few = row_tile_q3_k, row_tiles_q3_k
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q3_k, row_pair_q3_k, row_tiles_q3_k
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -264,8 +280,8 @@ def q4_k_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q4_K."""
-    one, few = row_tile_q4_k, row_tiles_q4_k
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q4_k, row_pair_q4_k, row_tiles_q4_k
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -273,8 +289,8 @@ def q5_k_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q5_K."""
-    one, few = row_tile_q5_k, row_tiles_q5_k
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q5_k, row_pair_q5_k, row_tiles_q5_k
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -282,8 +298,8 @@ def q6_k_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of q6_K."""
-    one, few = row_tile_q6_k, row_tiles_q6_k
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_q6_k, row_pair_q6_k, row_tiles_q6_k
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)
 
 
 @kernel
@@ -291,5 +307,5 @@ def iq4_xs_dot(
     w: int, group: int, row: int, block: int, n: int, x: int, step: int, m: int, k: int, y: int
 ) -> int:
     """Rows of iq4_xs."""
-    one, few = row_tile_iq4_xs, row_tiles_iq4_xs
-    return _dot_blocks(one, few, w, group, row, block, n, x, step, m, k, y)
+    one, two, few = row_tile_iq4_xs, row_pair_iq4_xs, row_tiles_iq4_xs
+    return _dot_blocks(one, two, few, w, group, row, block, n, x, step, m, k, y)

@@ -35,10 +35,9 @@ from engine.backends.cpu.simd import (
     store_f32_part,
     store_f32v,
     store_rounded,
-    store_sums_of_16,
     sum_lanes,
 )
-from engine.backends.cpu.tiles import SCALE_AT, TAIL_BYTES
+from engine.backends.cpu.tiles import SCALE_AT, TAIL_BYTES, store_sums_of_16
 
 _ZERO = np.float32(0.0)
 _ONE = np.float32(1.0)

@@ -17,7 +17,7 @@ import numpy as np
 from numba import types
 
 from engine.backends.cpu.codegen import BYTE_BIAS, LANES
-from engine.backends.cpu.jit import helper, kernel
+from engine.backends.cpu.jit import helper, kernel, template
 from engine.backends.cpu.kernels.convert_iq import scale_iq4_xs
 from engine.backends.cpu.kernels.convert_k import (
     scale_and_min,
@@ -135,7 +135,7 @@ def _interleave(panel: int, room: int, n_rows: int) -> None:
 # --- blocks of 32 -------------------------------------------------------------------------------
 
 
-@helper
+@template
 def _unpack(
     put: Callable[[int, int, int], None],
     panel: int,
@@ -276,7 +276,7 @@ def iq4_nl_unpack(
 # --- super-blocks -------------------------------------------------------------------------------
 
 
-@helper
+@template
 def _unpack_super(
     weights: Callable[[int, int], Vector],
     put_scale: Callable[[int, int, int], None],

@@ -7,6 +7,7 @@ from app.views.graph.block import block_of
 from app.views.graph.columns import shape_of
 from app.views.graph.gutter import gutter_of
 from app.views.graph.layout import Viewport, layout_of
+from app.views.graph.paint_rows import note_place
 from app.views.graph.placed import changed, placed
 from app.views.graph.scene import make_scene
 from app.views.graph.words import EN_DASH
@@ -99,3 +100,16 @@ def test_a_change_under_a_mib_is_said_in_kib():
 
     assert gutter.heads == ("moved", "splits", "KiB")
     assert any(words.text not in ("0", "") for e in gutter.entries for words in e.figures[2:])
+
+
+@pytest.mark.parametrize("size", [(480, 300), (916, 724)])
+def test_the_note_of_the_first_row_ends_where_its_measured_time_begins(size):
+    plan, took = plans().prompt, np.full(32, 3.0)
+
+    measured = scene(plan, size=size, row_ms=took)
+    planned = scene(plan, size=size)
+    changed_ = scene(plan, size=size, row_ms=took, was=plans(op_offload=False).prompt)
+
+    assert note_place(measured, 200.0).right() <= measured.layout.matrix_right
+    for wide in (planned, changed_):
+        assert note_place(wide, 200.0).right() == size[0] - 4

@@ -3,10 +3,11 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
 from app.state.app_state import AppState, DiffMode
+from app.theme.colours import device_style
 from app.theme.theme import Theme, ThemeChoice
 from app.views.layers import make
 from app.views.layers.model import FIRST_NODE_ROLE
-from tests.app.models.paper_run import plans
+from tests.app.models.paper_run import plans, plans_without_graph
 
 
 @pytest.fixture
@@ -109,3 +110,11 @@ def test_nothing_is_shown_without_a_plan(view, state):
 
     assert view.model.rowCount() == 0
     assert view.fact == ""
+
+
+def test_layers_without_operations_show_where_their_weights_are(view, state, theme, tmp_path):
+    state.set_plans(plans_without_graph(tmp_path))
+
+    looks = device_style(theme.palette, state.shown_plan.devices)
+    assert {looks[0].colours.base.name(), looks[1].colours.base.name()} <= colours(view)
+    assert view._caption.text() == "no operation planned · foot: its weights"

@@ -57,6 +57,12 @@ def test_before_a_run_it_says_how_to_get_one(view):
     assert "Run (F5)" in view._empty.text()
 
 
+def test_where_nothing_can_run_it_says_so(view, state, tmp_path):
+    state.set_plans(paper_run.plans_without_graph(tmp_path))
+
+    assert view._empty.text() == "Nothing can be measured: this model is placed, not run."
+
+
 def test_after_a_run_the_whole_of_it_is_shown(measured):
     assert measured.scene.view == measured.scene.bounds
     assert measured.dock_title.fact == "measured"

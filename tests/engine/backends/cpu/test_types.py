@@ -17,6 +17,7 @@ from engine.backends.cpu.rules import QUANTIZED, WRITTEN
 from engine.core import build
 from engine.core.quants import quantize
 from engine.core.types import TensorType as T
+from tests.engine.backends.cpu import ggml_order
 from tests.engine.backends.cpu.cpu_split import CpuSplit, nmse, random
 
 if TYPE_CHECKING:
@@ -85,6 +86,22 @@ def test_a_fast_product_rounds_activations_and_nothing_else(backend, split, kind
         kind, split.raw(weight), split.read(weight), random((1, 1, t, k), 2)
     )
     assert nmse(result, expected) <= F32_ROUNDING
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3, 8])
+@pytest.mark.parametrize("t", [1, 2, 3, 7])
+@pytest.mark.parametrize("kind", FAST, ids=name)
+def test_a_product_of_few_columns_is_that_of_ggml_to_the_last_bit(
+    backend, split, kind, t, n_blocks
+):
+    k = n_blocks * kind.block_elems
+    weight, values = weights(split, kind, k, 21), random((1, 1, t, k), 2)
+
+    result = split.compute(backend, build.mul_mat(weight, split.leaf(values)))
+
+    raw = split.raw(weight)
+    expected = [ggml_order.product(kind, raw, column) for column in values[0, 0]]
+    np.testing.assert_array_equal(result[0, 0], np.stack(expected))
 
 
 @pytest.mark.parametrize("kind", [T.Q5_0, T.Q4_K, T.Q5_K, T.BF16, T.IQ4_XS, T.IQ3_S], ids=name)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from engine import paths
 from engine.backends.cpu.jit import Kernel
 from engine.backends.cpu.reg import create
 from engine.backends.cpu.warmup import needed_kernels
@@ -113,3 +118,32 @@ def test_prepare_for_tells_each_kernel_and_the_interpreter(backend):
     )
 
     assert steps == [(0, 2, "rms_norm"), (1, 2, "interpreter"), (2, 2, "")]
+
+
+LOADED = """
+    import sys
+    from engine.backends.cpu.backend import CpuBackend
+    from engine.backends.cpu.reg import create
+    from engine.core import build
+    from engine.core.tensor import Tensor, shape4
+    from engine.core.types import TensorType
+
+    backend = CpuBackend(create().devices()[0], 2)
+    x = Tensor(TensorType.F32, shape4(64, 2))
+    backend.prepare_for([build.rms_norm(x, 1e-5)])
+    print("numba.np.linalg" in sys.modules)
+"""
+
+
+def test_what_is_compiled_already_is_loaded_without_what_compiles(tmp_path):
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", textwrap.dedent(LOADED)]
+
+    compiled_for_it = [
+        subprocess.run(
+            command, cwd=paths.repository_dir(), env=environment, capture_output=True, check=True
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+
+    assert compiled_for_it == [b"True", b"False"]

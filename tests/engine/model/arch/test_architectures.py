@@ -1,6 +1,10 @@
 """What holds for every architecture: its weights are those its graph uses, and as it uses them."""
 
 import pkgutil
+import re
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
@@ -9,9 +13,9 @@ from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Flag
 from engine.errors import ModelError
 from engine.model import arch as package
-from engine.model.arch import ARCHITECTURES, find_architecture
+from engine.model.arch import ARCHITECTURES, ArchitectureTable, find_architecture
 from tests.engine.model.made_arch import built, made_header, planner_of, read
-from tests.engine.model.made_numbers import FALCON_H1, GEMMA4, MAMBA, QWEN35
+from tests.engine.model.made_numbers import ENCODER, FALCON_H1, GEMMA4, MAMBA, QWEN35
 
 EXPERTS = {"expert_count": 4, "expert_used_count": 2}
 SLIDING = {"attention__sliding_window": 8, "attention__sliding_window_pattern": 2}
@@ -86,9 +90,28 @@ def planned(tmp_path, arch, numbers, absent=(), **options):
 def test_each_architecture_has_a_line_and_a_file_that_others_may_share():
     files = {module.name for module in pkgutil.iter_modules(package.__path__)}
 
+    assert set(ARCHITECTURES.files.values()) == files
     for name, arch in ARCHITECTURES.items():
         assert arch.name == name
-        assert arch.build.__module__.rpartition(".")[2] in files
+        assert arch.build.__module__.rpartition(".")[2] == ARCHITECTURES.files[name]
+
+
+def test_a_name_has_one_line():
+    with pytest.raises(ValueError, match="two lines for storm"):
+        ArchitectureTable([("storm", "llama"), ("storm", "qwen2")])
+
+
+def test_a_file_is_read_when_its_architecture_is_asked_for():
+    program = (
+        "import sys; from engine.model.generic import ARCHITECTURES as found;"
+        "print(*(name for name in sys.modules if name.startswith('engine.model.arch.')));"
+        "print(found['gpt-oss'].build.__module__, 'gpt-oss' in found, 'storm' in found, len(found))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    n_known = len(ARCHITECTURES)
+    assert done.stdout == f"\nengine.model.arch.gpt_oss True False {n_known}\n"
 
 
 def test_an_unknown_architecture_is_named_beside_those_that_are_known():
@@ -102,7 +125,7 @@ def test_an_unknown_architecture_is_named_beside_those_that_are_known():
 @every_decoder
 def test_a_graph_uses_every_weight_for_the_operation_that_chose_its_home(tmp_path, arch, numbers):
     # Of two sets of factors a graph uses one; a place for sinks is chosen as if they were scaled.
-    unused = {"rope_factors_long.weight", "attn_sinks.weight"}
+    unused = {"rope_factors_long.weight", "attn_sinks.weight", "cls.output.weight"}
     kinds = find_architecture(arch).weights(read(tmp_path, arch, **numbers))
 
     planner, graph = planned(tmp_path, arch, numbers)
@@ -112,6 +135,47 @@ def test_a_graph_uses_every_weight_for_the_operation_that_chose_its_home(tmp_pat
     there = [kind for kind in kinds if kind.role in tensors]
     missing = [k.role for k in there if (tensors[k.role], k.op) not in uses]
     assert {role.rpartition("blk.0.")[2].rpartition("blk.1.")[2] for role in missing} <= unused
+
+
+ENCODERS: list[tuple[str, Any]] = [("bert", ENCODER), ("nomic-bert", ENCODER)]
+
+UNREAD = {
+    "rope_factors_long.weight", "rope_factors_short.weight",
+    "cls.weight", "cls.bias", "cls.output.weight", "cls.output.bias",
+}  # fmt: skip
+"""Of two sets of factors a graph reads one, and of a classifier that ranks texts nothing."""
+
+
+@pytest.mark.parametrize(("arch", "numbers"), MODELS + OTHERS + ENCODERS)
+def test_whatever_optional_tensors_a_file_has_are_read_or_refused(tmp_path, arch, numbers):
+    """One at a time is there or not, beside all others: nothing is loaded for nothing."""
+    kinds = find_architecture(arch).weights(read(tmp_path, arch, **numbers))
+    stand_in = {name for kind in kinds for name in (kind.unless, *kind.given)}
+    wanted = {kind.name for kind in kinds if not kind.required or kind.name in stand_in}
+    optional = {re.sub(r"^blk\.\d+\.", "", name) for name in wanted if name}
+    for name in optional:
+        for change in ({"absent": [name]}, {"merged": [name]}):
+            with made_header(tmp_path, arch, **change, **numbers) as file:
+                assert _unread(file) <= UNREAD
+    for name in wanted & stand_in:
+        ne = next(kind.ne for kind in kinds if kind.name == name)
+        with made_header(tmp_path, arch, extra={name: ne}, **numbers) as file:
+            assert _unread(file) <= UNREAD
+
+
+def _unread(file):
+    """The weights that no node reads; none where the file is refused for one that is left over."""
+    try:
+        planner = planner_of(file)
+    except ModelError as error:
+        if "which no layer uses" not in error.title and "has no tensor" not in error.title:
+            raise
+        return set()
+    graph = planner.plan(Batch.PROMPT, planner.run_shape(5, 0)).built.graph
+    read_there = {source for node in graph.nodes for source in node.src}
+    views = {source.view_src for source in read_there}
+    loaded = set(planner.weights.tensors.values())
+    return {tensor.name for tensor in loaded - read_there - views}
 
 
 @pytest.mark.parametrize(

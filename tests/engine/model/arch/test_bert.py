@@ -133,13 +133,15 @@ def test_the_norm_of_the_embeddings_is_the_first_layers(tmp_path, arch):
 @pytest.mark.parametrize(
     ("numbers", "key", "found"),
     [
-        ({"pooling_type": 4}, "{}.pooling_type", "4"),
+        ({"pooling_type": 5}, "{}.pooling_type", "5"),
         ({"pooling_type": -1}, "{}.pooling_type", "-1"),
         ({"attention__layer_norm_epsilon": None}, "{}.attention.layer_norm_epsilon", "missing"),
         ({"attention__causal": 1}, "{}.attention.causal", "1"),
         ({"tokenizer__ggml__token_type_count": None}, "tokenizer.ggml.token_type_count", "missing"),
         ({"tokenizer__ggml__token_type_count": 0}, "tokenizer.ggml.token_type_count", "0"),
         ({"attention__head_count": 3}, "{}.attention.head_count", "3"),
+        ({"pooling_type": "mean"}, "{}.pooling_type", "mean"),
+        ({"pooling_type": True}, "{}.pooling_type", "True"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_named(tmp_path, arch, numbers, key, found):
@@ -148,6 +150,34 @@ def test_a_key_that_cannot_be_used_is_named(tmp_path, arch, numbers, key, found)
 
     assert caught.value.title == f"The key {key.format(arch)} cannot be used."
     assert f"It is {found}" in caught.value.sentence
+
+
+def test_heads_that_nothing_turns_may_have_an_odd_size(tmp_path):
+    odd = {"attention__key_length": 21, "attention__value_length": 21, "attention__head_count": 3}
+
+    assert read(tmp_path, "bert", **{**ENCODER, **odd}).layers[0].n_embd_head_k == 21
+    with pytest.raises(ModelError, match="key_length"):
+        read(tmp_path, "nomic-bert", **{**ENCODER, **odd})
+
+
+@both
+def test_a_model_that_ranks_is_refused_unless_another_pooling_is_asked_for(tmp_path, arch):
+    with pytest.raises(ModelError, match=r"ranks texts.*pooling_type is 4"):
+        planned(tmp_path, arch, pooling_type=4)
+
+    planner, graph = planned(tmp_path, arch, pooling_type=4, options={"pooling": "mean"})
+
+    assert graph.logits.op is Op.MUL_MAT
+    assert planner.hparams.pooling.name == "RANK"
+
+
+def test_the_head_of_a_model_that_ranks_is_loaded_and_not_used(tmp_path):
+    head = {
+        "cls.weight": (256, 256), "cls.bias": (256,), "cls.output.weight": (256, 1),
+        "cls.output.bias": (1,),
+    }  # fmt: skip
+    with made_header(tmp_path, "bert", extra=head, **ENCODER) as file:
+        assert set(head) <= set(planner_of(file).weights.tensors)
 
 
 def test_a_table_of_positions_of_another_length_is_named(tmp_path):

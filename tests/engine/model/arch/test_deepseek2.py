@@ -7,6 +7,7 @@ import pytest
 from engine.core.ops import Op
 from engine.errors import ModelError
 from engine.model.blocks.graph_context import InputKey, InputKind
+from engine.model.hparams_parts import Gating
 from tests.engine.model.made_arch import built, made_header, names, planner_of, read
 
 UNPACKED = {
@@ -122,6 +123,28 @@ def test_small_models_have_one_matrix_for_queries_and_no_key_that_says_so(tmp_pa
     assert read(tmp_path, "deepseek2", **lite, block_count=27).latent.n_lora_q == 0
     with pytest.raises(ModelError, match=r"attention\.q_lora_rank"):
         read(tmp_path, "deepseek2", **lite)
+
+
+@pytest.mark.parametrize(("n_vocab", "n_lora_q"), [(128256, 0), (128000, 48)])
+def test_a_model_of_48_layers_is_recognised_by_its_vocabulary(tmp_path, n_vocab, n_lora_q):
+    numbers = {**ABSORBED, "block_count": 48, "vocab_size": n_vocab}
+
+    assert read(tmp_path, "deepseek2", **numbers).latent.n_lora_q == n_lora_q
+
+
+@pytest.mark.parametrize(
+    ("n_layer", "n_vocab", "gating"),
+    [
+        (47, 154880, Gating.SIGMOID),
+        (48, 154880, Gating.SIGMOID),
+        (46, 154880, Gating.SOFTMAX),
+        (47, 154881, Gating.SOFTMAX),
+    ],
+)
+def test_one_model_gates_by_a_sigmoid_and_does_not_say_so(tmp_path, n_layer, n_vocab, gating):
+    numbers = {**ABSORBED, "block_count": n_layer, "vocab_size": n_vocab}
+
+    assert read(tmp_path, "deepseek2", **numbers).routing.gating is gating
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ FOUR = {
 }
 EXPERTS = {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 128}
 PATTERN = "attention.sliding_window_pattern"
+OF_TWO = "it must be an array of 2 values"
 PER_LAYER = {**GEMMA4, "embedding_length_per_layer_input": 16}
 
 
@@ -165,8 +166,8 @@ def test_each_experts_answer_is_scaled(tmp_path):
     ("numbers", "key", "found"),
     [
         ({"attention__sliding_window_pattern": None}, PATTERN, "missing"),
-        ({"attention__sliding_window_pattern": 2}, PATTERN, "one value"),
-        ({"attention__sliding_window_pattern": [True]}, PATTERN, "array of 1"),
+        ({"attention__sliding_window_pattern": 2}, PATTERN, f"2; {OF_TWO}"),
+        ({"attention__sliding_window_pattern": [True]}, PATTERN, f"1; {OF_TWO}"),
         ({"attention__sliding_window": None}, "attention.sliding_window", "missing"),
         ({"attention__key_length_swa": None}, "attention.key_length_swa", "missing"),
         ({"attention__value_length_swa": 16}, "attention.value_length_swa", "16"),

@@ -17,6 +17,27 @@ SHARED = {
 BEHIND = {**SHARED, "block_count": 3, "nextn_predict_layers": 1}
 
 
+@pytest.mark.parametrize(
+    ("absent", "normed"),
+    [
+        ((), ["Qcur_normed", "Kcur_normed"]),
+        (("attn_k_norm.weight",), ["Qcur_normed"]),
+        (("attn_q_norm.weight",), ["Kcur_normed"]),
+        (("attn_q_norm.weight", "attn_k_norm.weight"), []),
+    ],
+)
+def test_heads_of_q_and_k_are_normalised_each_for_itself(tmp_path, absent, normed):
+    graph = built(tmp_path, "glm4moe", absent=absent, **SHARED)
+
+    nodes = {node.name: node for node in graph.graph.nodes}
+    assert [f"{n}-0" for n in ("Qcur_normed", "Kcur_normed") if f"{n}-0" in nodes] == [
+        f"{n}-0" for n in normed
+    ]
+    for name in normed:
+        assert nodes[f"{name}-0"].src[1].name == f"blk.0.attn_{name[0].lower()}_norm.weight"
+        assert nodes[f"{name[0]}cur-0"].src[0] is nodes[f"{name}-0"]
+
+
 def test_leading_layers_are_dense(tmp_path):
     graph = built(tmp_path, "glm4moe", **SHARED)
 
@@ -76,6 +97,33 @@ def test_sections_turn_heads_by_four_positions_a_token(tmp_path):
     assert (rope(plain).mode, rope(multi).mode) == (ROPE_NEOX, ROPE_MROPE)
     assert rope(multi).sections == (8, 4, 4, 0)
     assert multi.inputs[InputKey(InputKind.POSITIONS)].ne[0] == 12
+
+
+@pytest.mark.parametrize("sections", [8, [8, 4, 4], [8, 4, 4, -1]])
+def test_sections_are_four_numbers(tmp_path, sections):
+    with pytest.raises(ModelError) as caught:
+        read(tmp_path, "glm4moe", rope__dimension_sections=sections, **SHARED)
+
+    assert caught.value.title == "The key glm4moe.rope.dimension_sections cannot be used."
+    assert caught.value.sentence.endswith("must be an array of 4 whole numbers from 0 on.")
+
+
+@pytest.mark.parametrize(
+    ("n_dense", "tensor", "found"),
+    [(None, "blk.0.ffn_gate_inp.weight", "missing"), (99, "blk.1.ffn_gate.weight", "99")],
+)
+def test_the_key_that_asks_for_a_tensor_is_named_with_it(tmp_path, n_dense, tensor, found):
+    with made_header(tmp_path, "glm4moe", **SHARED) as file:
+        shapes = {info.name: info.ne for info in file.tensors}
+    numbers = {**SHARED, "leading_dense_block_count": n_dense}
+    with (
+        made_header(tmp_path, "glm4moe", absent=[tensor], extra=shapes, **numbers) as file,
+        pytest.raises(ModelError) as caught,
+    ):
+        planner_of(file)
+
+    assert caught.value.title == f"The model has no tensor {tensor}."
+    assert caught.value.sentence.endswith(f", as glm4moe.leading_dense_block_count is {found}.")
 
 
 @pytest.mark.parametrize(

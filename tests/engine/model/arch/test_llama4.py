@@ -27,6 +27,18 @@ def test_three_of_four_layers_see_chunks_and_rotate(tmp_path):
     assert {layer.rope.freq_base for layer in hp.layers} == {10000.0}
 
 
+def test_chunks_rotate_as_the_whole_does_unless_the_file_says_otherwise(tmp_path):
+    stretched = {"rope__freq_base": 5e5, "rope__scaling__factor": 4.0}
+
+    same = read(tmp_path, "llama4", **NUMBERS, **stretched)
+    other = read(tmp_path, "llama4", **NUMBERS, **stretched, rope__freq_base_swa=2e4)
+
+    assert [(layer.rope.freq_base, layer.rope.freq_scale) for layer in same.layers] == [
+        (5e5, 0.25)
+    ] * 4
+    assert [layer.rope.freq_base for layer in other.layers] == [2e4, 2e4, 2e4, 5e5]
+
+
 def test_a_file_may_turn_the_window_off(tmp_path):
     hp = read(tmp_path, "llama4", attention__sliding_window=0, **NUMBERS)
 

@@ -71,6 +71,17 @@ def test_a_folder_of_the_same_name_is_told(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
 
 
+def test_a_folder_that_is_there_and_takes_no_files_is_not_called_missing(tmp_path: Path):
+    """So say the system's own folders, such as /proc."""
+
+    def parts():
+        yield b""
+        raise OSError(errno.ENOENT, "No such file or directory")
+
+    with pytest.raises(ExportError, match="This folder takes no files"):
+        write_atomically(tmp_path / "a.bin", parts())
+
+
 def test_an_unknown_reason_is_told_in_the_systems_words(tmp_path: Path):
     def parts():
         yield b""
