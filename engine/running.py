@@ -210,7 +210,7 @@ class Running:
         """
         context = self.prepare(setup, check)
         context.clear()
-        context.forget_graph()
+        context.tell_plans_again()
         self._forget_met()
         self.recorder.clear()
         self._last_setup = setup

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 64 << 20
 """What is brought in at once; a multiple of a large page."""
 
+STEP_BYTES = 2 << 20
+"""What one call brings in: a large page."""
+
 SLOWEST_BYTES_PER_S = 400 << 20
 """A disk that reads less than this is not made to read again what is in memory already."""
 
@@ -49,7 +52,8 @@ def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
         renews = True
         for first in range(0, len(mapping), SEGMENT_BYTES):
             n_bytes = min(SEGMENT_BYTES, len(mapping) - first)
-            before = _bytes_in_large_pages()
+            # Counting walks over all that is mapped: not without need.
+            before = _bytes_in_large_pages() if renews else 0
             if not _populate(mapping, first, n_bytes):
                 return
             if renews and not _is_large(before, n_bytes):
@@ -59,10 +63,13 @@ def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
 
 def _renew(mapping: mmap.mmap, file: int, first: int, n_bytes: int) -> bool:
     """Have a segment read from the disk anew; whether that is worth while for the next one too."""
-    # Pages that are not written yet would stay.
-    os.fdatasync(file)
-    mapping.madvise(mmap.MADV_DONTNEED, first, n_bytes)
-    os.posix_fadvise(file, first, n_bytes, os.POSIX_FADV_DONTNEED)
+    try:
+        # Pages that are not written yet would stay.
+        os.fdatasync(file)
+        mapping.madvise(mmap.MADV_DONTNEED, first, n_bytes)
+        os.posix_fadvise(file, first, n_bytes, os.POSIX_FADV_DONTNEED)
+    except OSError:
+        return False
     before, start_ns = _bytes_in_large_pages(), time.monotonic_ns()
     if not _populate(mapping, first, n_bytes):
         return False
@@ -71,9 +78,13 @@ def _renew(mapping: mmap.mmap, file: int, first: int, n_bytes: int) -> bool:
 
 
 def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
-    """Bring a segment in; False where it cannot be, and whoever reads it will learn why."""
+    """Bring a segment in; False where it cannot be, and whoever reads it will learn why.
+
+    Step by step: Python's lock is held in each, and other threads want their turn.
+    """
     try:
-        mapping.madvise(_POPULATE_READ, first, n_bytes)
+        for start in range(first, first + n_bytes, STEP_BYTES):
+            mapping.madvise(_POPULATE_READ, start, min(STEP_BYTES, first + n_bytes - start))
     except OSError:
         return False
     return True

@@ -134,7 +134,7 @@ class ModelContext:
         for cells in self._cells:
             cells.clear()
 
-    def forget_graph(self) -> None:
+    def tell_plans_again(self) -> None:
         """Tell of the plan of every batch again, so that a new run knows those that it meets."""
         self._ready = None
         self._told.clear()

@@ -87,7 +87,7 @@ def load_weights(
 
 
 def _bring_in(file: GgufFile, on_progress: OnProgress, stop_asked: StopAsked) -> None:
-    """Bring the whole file in, unless that would push out half of what memory holds."""
+    """Bring the whole file in, unless it is larger than half of the memory that is free."""
     free_bytes, _ = memory_bytes()
     if 2 * file.size > free_bytes:
         return

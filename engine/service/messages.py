@@ -1,7 +1,8 @@
 """What crosses the pipe between the window and the engine: frozen values, pickled by us for us.
 
 The window sends requests; the engine sends answers, some unasked. `request_id` ties an answer to
-its request. A plan crosses once, by plan_id; spans cross once, by seq.
+its request. A plan crosses once a run, by plan_id; spans cross once, by
+seq.
 """
 
 from __future__ import annotations

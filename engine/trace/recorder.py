@@ -68,7 +68,7 @@ class Recorder:
     too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method; each
     holds one lock for about a microsecond, `snapshot` for as long as it takes to make views. Nodes
     of a split get their times when somebody reads them: between two tokens every microsecond
-    counts.
+    counts. Where nobody reads, every MOST_UNREAD-th split takes the time to do it.
 
     When `capacity` spans are held further ones are counted as lost: the start of a run explains
     more than its end, and dropping old spans would invalidate what readers already have.

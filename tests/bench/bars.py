@@ -40,10 +40,17 @@ COLUMNS = (Column("figure"), Column("bar"), Column("farthest from it", 3), Colum
            Column("verdict"))  # fmt: skip
 
 
-def bars_table(figures: Mapping[str, float], bars: Sequence[Bar] = BARS) -> Part:
+def bars_table(
+    figures: Mapping[str, float], bars: Sequence[Bar] = BARS, *, is_valid: bool = True
+) -> Part:
     """Each bar with the figure that is farthest on the wrong side of it."""
     rows = tuple(bar_row(bar, figures) for bar in bars)
-    return Part(Table("Bars", COLUMNS, rows, ("Of what was measured in this run.",)))
+    notes = [
+        "Of what was measured in this run. OpenCL's bars are for Debian's PoCL; pip's has none."
+    ]
+    if not is_valid:
+        notes.append("The machine was too restless: the run is invalid, whatever the verdicts.")
+    return Part(Table("Bars", COLUMNS, rows, tuple(notes)))
 
 
 def bar_row(bar: Bar, figures: Mapping[str, float]) -> tuple[Cell, ...]:

@@ -91,9 +91,9 @@ def _emit_f32(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
 
 def _emit_int8(b: ir.IRBuilder, a: list[ir.Value]) -> ir.Value:
     sums = [variable(b, constant(_INTS, k)) for k in range(CHAINS)]
-    # Not a constant: a product of constants would be worked out beforehand.
-    x = b.bitcast(broadcast(b, b.trunc(a[0], _I32), LANES), _BYTES)
-    with counting(b, a[0]):
+    with counting(b, a[0]) as i:
+        # Another one each time: products of the same would be worked out beforehand, once.
+        x = b.bitcast(broadcast(b, b.trunc(i, _I32), LANES), _BYTES)
         for place in sums:
             b.store(dot(b, b.load(place), constant(_BYTES, 3), x), place)
     return _first_lane(b, sums, b.add)

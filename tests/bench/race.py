@@ -62,7 +62,7 @@ class Race:
         return [lap.seconds for lap in self.laps[work][side]]
 
     def later_seconds(self, work: Work, side: int) -> list[float]:
-        """The same without the first token of each lap, which plans the graph."""
+        """The same without the first token of each lap, which wakes threads and caches."""
         return [sum(lap.each[1:]) for lap in self.laps[work][side]]
 
     def ceiling(self, name: str) -> list[float]:

@@ -57,7 +57,7 @@ def main(words: Sequence[str]) -> int:
         print(f"\n{rendering.table_text(parts[-1].table)}\n", flush=True)
         rendering.write(wish.out, facts, parts)
     figures = {name: x for part in parts for name, x in part.figures.items()}
-    parts.append(bars_table(figures))
+    parts.append(bars_table(figures, is_valid=rendering.is_valid(parts)))
     print(rendering.table_text(parts[-1].table))
     print(f"\n{rendering.verdict(parts)}")
     for path in rendering.write(wish.out, facts, parts):

@@ -140,3 +140,10 @@ def test_quick_without_llama_cpp_tells_ours_alone_and_does_not_end_well(capsys):
     assert status == 1
     assert lines[0] == "decode 32: ours 32.0 (32.0 to 32.0) tokens/s"
     assert lines[-1] == "decode_ratio=n/a prefill_ratio=n/a overhead_ratio=1.000"
+
+
+def test_verdicts_of_an_invalid_run_say_so():
+    sound, restless = bars_table({}), bars_table({}, is_valid=False)
+
+    assert not any("invalid" in note for note in sound.table.notes)
+    assert any("the run is invalid" in note for note in restless.table.notes)

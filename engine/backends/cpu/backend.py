@@ -82,7 +82,7 @@ class CpuBackend(Backend):
         nodes: Iterable[Tensor],
         on_progress: Callable[[int, int, str], None] | None = None,
     ) -> None:
-        """The same for the kernels of those of `nodes` that the CPU computes."""
+        """The same for the kernels of those of `nodes` that the CPU could compute."""
         _compile(needed_kernels(nodes, self.device.facts.rules.supports_op), on_progress)
 
     def dispose(self) -> None:

@@ -26,7 +26,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 """Without numba's memory management (nrt), which nothing here needs; see `_LoadingCache`."""
 _WITHOUT_DOORS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-_COMPILED = ("codegen.py", "simd.py", "*tiles.py", "layout.py", "interpreter.py", "kernels/*.py")
+_COMPILED = (
+    "jit.py",
+    "codegen.py",
+    "simd.py",
+    "*tiles.py",
+    "layout.py",
+    "interpreter.py",
+    "kernels/*.py",
+)
 _CONSTANTS = Path(codebooks.__file__)
 """Arrays in here become part of kernels."""
 

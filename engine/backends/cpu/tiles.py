@@ -157,8 +157,6 @@ def _group_sums(b: ir.IRBuilder, group: int, panel: ir.Value, xs: list[ir.Value]
     """Products of a super-block with each column, each group times its scale."""
     floats, ints = F32V.llvm, I32V.llvm
     parts = [variable(b, constant(floats, 0.0)) for _ in xs]
-    for part in parts:
-        b.store(constant(floats, 0.0), part)
     with counting(b, _I64(BLOCK * BLOCKS // group)) as i:
         here, in_row = strided(b, panel, i, _I64(group * LANES)), b.mul(i, _I64(group))
         dots = [constant(ints, 0) for _ in xs]

@@ -21,7 +21,7 @@ _BUFT = BufferTypeFacts("CPU", alignment=CACHE_LINE, is_host=True)
 def needed_kernels(
     nodes: Iterable[Tensor], supports_op: Callable[[Tensor], bool]
 ) -> dict[str, Kernel]:
-    """The kernels of those of `nodes` that the CPU computes, by name, in order of first use."""
+    """The kernels of those `nodes` that the CPU could compute, by name, in order of first use."""
     unlike = {_traits_of(node): node for node in nodes}.values()
     graph = SplitGraph(tuple(node for node in unlike if supports_op(node)), _Anywhere())
     needed: dict[str, Kernel] = {}

@@ -81,3 +81,17 @@ def test_where_nobody_counts_large_pages_the_file_is_read_again_for_one_segment_
 
     assert len(list(bring_in(mapping, path))) == 3
     assert renewed == [0]
+
+
+@linux_only
+def test_a_file_system_that_cannot_be_asked_leaves_the_file_as_it_is(mapped, monkeypatch, tmp_path):
+    mapping, path, data = mapped(SEGMENT_BYTES + 4097)
+
+    def refuse(_file):
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(huge_pages, "_ROLLUP", tmp_path / "absent")
+    monkeypatch.setattr(huge_pages.os, "fdatasync", refuse)
+
+    assert list(bring_in(mapping, path)) == [SEGMENT_BYTES, data.size]
+    np.testing.assert_array_equal(np.frombuffer(mapping[:], np.uint8), data)

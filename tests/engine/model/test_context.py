@@ -134,7 +134,7 @@ def test_a_switch_that_turns_while_a_graph_is_planned_is_not_mistaken(run):
 
 def test_a_forgotten_graph_is_told_again(run):
     run.decode(1, StepKind.TOKEN)
-    run.context.forget_graph()
+    run.context.tell_plans_again()
     run.decode(1, StepKind.TOKEN)
 
     assert len(run.plans) == 2
@@ -336,7 +336,7 @@ def test_a_graph_whose_shape_comes_again_later_is_not_planned_again(run):
 
     for _ in range(3):
         run.context.clear()
-        run.context.forget_graph()
+        run.context.tell_plans_again()
         run.decode(5)
         run.decode(1, StepKind.TOKEN)
         run.decode(1, StepKind.TOKEN)
@@ -364,7 +364,7 @@ def test_a_graph_that_comes_again_gives_the_logits_of_one_planned_anew(run):
 
     first, again = logits(), logits()
     run.context._kept.clear()
-    run.context.forget_graph()
+    run.context.tell_plans_again()
     anew = logits()
 
     np.testing.assert_array_equal(first, again)
