@@ -29,8 +29,8 @@ COLUMNS = (
 )  # fmt: skip
 NOTES = (
     "Ratio: ours over llama.cpp's tokens/s, pair by pair. Medians, quartiles in brackets.",
-    "Decode includes the first token of each generation; its graph was planned in a lap that is not "
-    "counted. The ratio without it stands beside.",
+    "Decode includes the first token of each generation; its graph was planned in a lap that is "
+    "not counted. The ratio without it stands beside.",
     "Share of the read ceiling: bytes of weights that a token reads x tokens/s, over what as many "
     "threads read from memory just before.",
     f"A run is invalid, not failed, when a ceiling of as many threads varies by more than "
