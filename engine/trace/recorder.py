@@ -41,11 +41,22 @@ class _Chunk:
         memory = memoryview(self.memory).toreadonly()
         return np.frombuffer(memory, SPAN_DTYPE, self.n - first, first * _SPAN_BYTES)
 
-    def claim(self, n_spans: int) -> Spans:
+    def claim(self, n_spans: int) -> _Claimed:
         """The next rows, for as many spans as fit; to be written before anybody reads them."""
-        target = np.frombuffer(self.memory, SPAN_DTYPE, n_spans, self.n * _SPAN_BYTES)
-        self.n += n_spans
-        return target
+        first, self.n = self.n, self.n + n_spans
+        return _Claimed(self.memory, first, n_spans)
+
+
+class _Claimed(NamedTuple):
+    """Rows of a chunk that somebody will write."""
+
+    memory: bytearray
+    first: int
+    n: int
+
+    def rows(self) -> Spans:
+        """The rows themselves."""
+        return np.frombuffer(self.memory, SPAN_DTYPE, self.n, self.first * _SPAN_BYTES)
 
 
 NodeClock = Callable[[], tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]", int]]
@@ -55,7 +66,7 @@ NodeClock = Callable[[], tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]",
 class _Unread(NamedTuple):
     """Rows of the nodes of a split whose times were not asked for yet."""
 
-    rows: tuple[Spans, ...]
+    claimed: tuple[_Claimed, ...]
     template: Spans
     step: int
     clock: NodeClock
@@ -289,16 +300,16 @@ class Recorder:
         self._chunks.append(self._tail)
         return self._tail
 
-    def _claim(self, n_spans: int) -> tuple[Spans, ...]:
+    def _claim(self, n_spans: int) -> tuple[_Claimed, ...]:
         """Rows for spans that the capacity allows; the lock is held."""
-        rows, n_left = [], n_spans
+        claimed, n_left = [], n_spans
         while n_left:
             tail = self._tail if self._tail.n < CHUNK_SPANS else self._open_chunk()
-            rows.append(tail.claim(min(n_left, CHUNK_SPANS - tail.n)))
-            n_left -= len(rows[-1])
+            claimed.append(tail.claim(min(n_left, CHUNK_SPANS - tail.n)))
+            n_left -= claimed[-1].n
         self._n_spans += n_spans
         self._seq += n_spans
-        return tuple(rows)
+        return tuple(claimed)
 
     def _measured_append_ns(self) -> float:
         """The mean cost of a span on this machine, found by doing it into the empty recorder."""
@@ -326,9 +337,9 @@ def _write_times(split: _Unread) -> int:
     """Write the rows of a split; give back how far off their times may be, ns."""
     start_ns, end_ns, error_ns = split.clock()
     first = 0
-    for rows in split.rows:
-        part = slice(first, first + len(rows))
+    for claimed in split.claimed:
+        rows, part = claimed.rows(), slice(first, first + claimed.n)
         rows[:] = split.template[part]
         rows["step"], rows["start_ns"], rows["end_ns"] = split.step, start_ns[part], end_ns[part]
-        first += len(rows)
+        first += claimed.n
     return error_ns

@@ -31,6 +31,10 @@ CPU_ONLY = ("none",)
 GPUS = (DeviceType.GPU, DeviceType.IGPU)
 
 
+READ_S = 0.033
+"""How often a window asks for what was recorded."""
+
+
 class OurEngine:
     """Answers requests with our engine."""
 
@@ -83,10 +87,12 @@ class OurEngine:
     def tracing(self, tokens: list[int]) -> dict[str, Any]:
         """One generation with recording on and off from token to token, on first.
 
-        With it on, what was recorded is read after every token, as a window reads it, which is when
-        times of nodes are worked out. The first token is not counted.
+        What was recorded is read every READ_S by the clock, as a window reads it, which is when
+        times of nodes are worked out; a token with recording pays for that. The first token is not
+        counted.
         """
         context, recorder, since = self._cleared(), self._session.recorder, 0
+        read_at = time.perf_counter()
         seconds: dict[bool, list[float]] = {True: [], False: []}
         context.decode(tokens[:1], StepKind.TOKEN)
         try:
@@ -94,8 +100,8 @@ class OurEngine:
                 recorder.is_on = i % 2 == 0
                 start = time.perf_counter()
                 context.decode([token], StepKind.TOKEN)
-                if recorder.is_on:
-                    since = recorder.snapshot(since).seq
+                if recorder.is_on and start - read_at >= READ_S:
+                    since, read_at = recorder.snapshot(since).seq, start
                 seconds[recorder.is_on].append(time.perf_counter() - start)
         finally:
             recorder.is_on = True

@@ -21,8 +21,8 @@ COLUMNS = (
 )  # fmt: skip
 NOTES = (
     "Recording is switched from token to token of one generation, on first; ratio of speeds, pair "
-    "by pair. With it on, what was recorded is read after every token, more often than a window "
-    "does. With it off ticks are read all the same.",
+    "by pair. What was recorded is read every 33 ms, as a window does, by a token with recording. "
+    "With it off ticks are read all the same.",
     f"Host time: what a token takes beyond its nodes, of {HOST_TOKENS - 1} tokens after the first.",
 )
 
