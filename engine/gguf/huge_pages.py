@@ -25,6 +25,9 @@ SEGMENT_BYTES = 64 << 20
 STEP_BYTES = 2 << 20
 """What one call brings in: a large page."""
 
+SMALLEST_BYTES = 32 << 20
+"""A smaller file fits into caches, whatever its pages are."""
+
 SLOWEST_BYTES_PER_S = 400 << 20
 """A disk that reads less than this is not made to read again what is in memory already."""
 
@@ -38,43 +41,59 @@ _IN_LARGE = re.compile(r"^FilePmdMapped:\s*(\d+) kB", re.MULTILINE)
 def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
     """Bring the file in, a segment at a time; gives the bytes done after each.
 
-    Gives nothing where the system cannot be asked. The file is read from the disk again at most
-    once, and no further than that turns out to be of use.
+    Gives nothing where the system cannot be asked. Where the file lies in small pages and the disk
+    is fast, it is read once more from there, and counted from the start again.
     """
     if sys.platform != "linux":
         return
+    before = _bytes_in_large_pages()
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)
         stream = path.open("rb")
     except OSError:
         return
     with stream:
-        renews = True
-        for first in range(0, len(mapping), SEGMENT_BYTES):
-            n_bytes = min(SEGMENT_BYTES, len(mapping) - first)
-            # Counting walks over all that is mapped: not without need.
-            before = _bytes_in_large_pages() if renews else 0
-            if not _populate(mapping, first, n_bytes):
-                return
-            if renews and not _is_large(before, n_bytes):
-                renews = _renew(mapping, stream.fileno(), first, n_bytes)
-            yield first + n_bytes
+        yield from _populated(mapping)
+        n_bytes = len(mapping)
+        if n_bytes < SMALLEST_BYTES or _is_large(before, n_bytes):
+            return
+        # One segment tells whether the rest is worth it. Then all goes at once: what is read ahead
+        # beside small pages becomes small ones.
+        if _renewed(mapping, stream.fileno()) and _drop(mapping, stream.fileno(), n_bytes):
+            yield from _populated(mapping)
 
 
-def _renew(mapping: mmap.mmap, file: int, first: int, n_bytes: int) -> bool:
-    """Have a segment read from the disk anew; whether that is worth while for the next one too."""
+def _populated(mapping: mmap.mmap) -> Iterator[int]:
+    """Bring every segment in; stops where one cannot be."""
+    for first in range(0, len(mapping), SEGMENT_BYTES):
+        n_bytes = min(SEGMENT_BYTES, len(mapping) - first)
+        if not _populate(mapping, first, n_bytes):
+            return
+        yield first + n_bytes
+
+
+def _renewed(mapping: mmap.mmap, file: int) -> bool:
+    """Have the first segment read from the disk; whether that was quick and gave large pages."""
+    n_bytes = min(SEGMENT_BYTES, len(mapping))
+    if not _drop(mapping, file, n_bytes):
+        return False
+    before, start_ns = _bytes_in_large_pages(), time.monotonic_ns()
+    if not _populate(mapping, 0, n_bytes):
+        return False
+    is_slow = n_bytes * 1_000_000_000 < SLOWEST_BYTES_PER_S * (time.monotonic_ns() - start_ns)
+    return not is_slow and _bytes_in_large_pages() > before
+
+
+def _drop(mapping: mmap.mmap, file: int, n_bytes: int) -> bool:
+    """Have the system forget the first bytes of the file; False where it cannot be asked."""
     try:
         # Pages that are not written yet would stay.
         os.fdatasync(file)
-        mapping.madvise(mmap.MADV_DONTNEED, first, n_bytes)
-        os.posix_fadvise(file, first, n_bytes, os.POSIX_FADV_DONTNEED)
+        mapping.madvise(mmap.MADV_DONTNEED, 0, n_bytes)
+        os.posix_fadvise(file, 0, n_bytes, os.POSIX_FADV_DONTNEED)
     except OSError:
         return False
-    before, start_ns = _bytes_in_large_pages(), time.monotonic_ns()
-    if not _populate(mapping, first, n_bytes):
-        return False
-    is_slow = n_bytes * 1_000_000_000 < SLOWEST_BYTES_PER_S * (time.monotonic_ns() - start_ns)
-    return _is_large(before, n_bytes) and not is_slow
+    return True
 
 
 def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
@@ -91,8 +110,8 @@ def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
 
 
 def _is_large(before: int, n_bytes: int) -> bool:
-    """Whether most of a segment came in large pages; `before` were there without it."""
-    return 2 * (_bytes_in_large_pages() - before) >= n_bytes
+    """Whether nearly all came in large pages; `before` were there without it."""
+    return 10 * (_bytes_in_large_pages() - before) >= 9 * n_bytes
 
 
 def _bytes_in_large_pages() -> int:
