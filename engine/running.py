@@ -202,11 +202,15 @@ class Running:
 
     @contextmanager
     def _computing(
-        self, setup: RunSetup, check: Callable[[ModelPlanner], None]
+        self,
+        setup: RunSetup,
+        check: Callable[[ModelPlanner], None],
+        notes: Sequence[str] = (),
     ) -> Iterator[ModelContext]:
-        """A loaded model without tokens and an empty trace; what it loads stays for the next run.
+        """A loaded model without tokens, and a trace with nothing but marks, those of `notes` too.
 
-        A device that refuses in the middle has lost its state: it is loaded anew next time.
+        What it loads stays for the next run. A device that refuses in the middle has lost its
+        state: it is loaded anew next time.
         """
         context = self.prepare(setup, check)
         context.clear()
@@ -219,6 +223,8 @@ class Running:
             self._apply_op_offload()
         if setup.paper_note:
             self.recorder.mark(setup.paper_note)
+        for note in notes:
+            self.recorder.mark(note)
         try:
             yield context
         except MemoryError as error:
@@ -233,6 +239,17 @@ class Running:
 
     # Computing.
 
+    @contextmanager
+    def _reporting(self, job: int) -> Iterator[RunProgress]:
+        """Listeners hear how a job stands, from preparing to idle, however it ends."""
+        self._stop.begin(job)
+        progress = RunProgress(self._listeners.on_state)
+        progress.enter(RunState.PREPARING)
+        try:
+            yield progress
+        finally:
+            progress.enter(RunState.IDLE)
+
     def run(
         self, setup: RunSetup, prompt: str, n_predict: int, *, job: int, chat: bool
     ) -> RunSummary:
@@ -240,23 +257,17 @@ class Running:
 
         Raises: what `prepare` does.
         """
-        self._stop.begin(job)
-        progress = RunProgress(self._listeners.on_state)
-        progress.enter(RunState.PREPARING)
-        try:
+        with self._reporting(job) as progress:
             read = checked_prompt(setup.model, prompt, chat=chat)
             tokens = list(read.tokens)
             progress.n_prompt_tokens = len(tokens)
-            with self._computing(setup, partial(check_writes, len(tokens))) as context:
-                for note in read.notes:
-                    self.recorder.mark(note)
+            check = partial(check_writes, len(tokens))
+            with self._computing(setup, check, read.notes) as context:
                 reason = self._generate(context, setup, tokens, n_predict, progress)
             text = setup.model.tokenizer.decode(progress.tokens)
             generated = Generated(prompt, tokens, progress.tokens, text, reason)
             summary = run_summary(generated, self._settled(), self.met_plans)
             return replace(summary, notes=read.notes)
-        finally:
-            progress.enter(RunState.IDLE)
 
     def _generate(
         self,
@@ -323,16 +334,12 @@ class Running:
 
         Raises: what `prepare` does, and Stopped.
         """
-        self._stop.begin(job)
-        progress = RunProgress(self._listeners.on_state)
-        progress.enter(RunState.PREPARING)
-        try:
+        with self._reporting(job) as progress:
             read = checked_prompt(setup.model, text, embeds=True)
             tokens = list(read.tokens)
             progress.n_prompt_tokens = len(tokens)
-            with self._computing(setup, partial(check_embeds, len(tokens))) as context:
-                for note in read.notes:
-                    self.recorder.mark(note)
+            check = partial(check_embeds, len(tokens))
+            with self._computing(setup, check, read.notes) as context:
                 progress.enter(RunState.PROMPT)
                 rows = context.embed(tokens)
                 check_rows(rows)
@@ -342,8 +349,6 @@ class Running:
             generated = Generated(text, tokens, [], "", StopReason.LENGTH)
             summary = run_summary(generated, self._settled(), self.met_plans)
             return Embedded(pooling.name.lower(), rows, replace(summary, notes=read.notes))
-        finally:
-            progress.enter(RunState.IDLE)
 
     # Traces.
 

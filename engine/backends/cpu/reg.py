@@ -11,6 +11,7 @@ from engine.backend.interface import BackendReg, Device
 from engine.backends.cpu.repack import RepackBufferType
 from engine.backends.cpu.rules import CpuRules
 from engine.core.devices import (
+    CPU_BUFT,
     BufferTypeFacts,
     BufferUsage,
     DeviceCaps,
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.backend.interface import Backend, BufferType, Bytes
-
-_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
 
 
 def create() -> BackendReg:
@@ -58,7 +57,7 @@ class CpuDevice(Device):
 
     def __init__(self, reg: BackendReg) -> None:
         self.reg = reg
-        self._buffer_type = HostBufferType(_BUFT)
+        self._buffer_type = HostBufferType(CPU_BUFT)
         self._extra_buffer_types = (RepackBufferType(),)
 
     @property
@@ -70,7 +69,7 @@ class CpuDevice(Device):
             description=_description(),
             type=DeviceType.CPU,
             reg="CPU",
-            buft=_BUFT,
+            buft=CPU_BUFT,
             rules=CpuRules(_features()),
             memory_free=free,
             memory_total=total,
@@ -96,7 +95,7 @@ class CpuDevice(Device):
 
     def buffer_from_host_ptr(self, memory: Bytes, name: str) -> HostBuffer:
         """A mapped file as a buffer; nothing is copied."""
-        facts = BufferTypeFacts(name, alignment=_BUFT.alignment, is_host=True)
+        facts = BufferTypeFacts(name, alignment=CPU_BUFT.alignment, is_host=True)
         return HostBuffer(facts, memory, BufferUsage.ANY)
 
 

@@ -40,11 +40,11 @@ ATTENTION = Family(("quantize", "slope", "flash_attn"), ("key", "value"))
 FAMILIES: dict[str, Family] = {
     "elementwise": Family(("chunks", "elementwise")),
     "copies": Family(("chunks", "copies")),
-    "rows": Family(("rows",)),
+    "rows": Family(("norm_row", "rows")),
     "soft_max": Family(("slope", "soft_max")),
     "rope": Family(("rope",)),
     "round_rows": Family(("quantize", "round_rows")),
-    "norm_chain": Family(("quantize", "round_rows", "norm_chain")),
+    "norm_chain": Family(("quantize", "round_rows", "norm_row", "norm_chain")),
     "set_rows": Family(("quantize", "set_rows"), ("target",), reads=False),
     "get_rows": Family(("get_rows",), ("weight",)),
     "mul_mat": Family(("whole", "products", "mul_mat"), ("weight",)),

@@ -39,17 +39,7 @@ kernel void rms_norm(
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
-    float8 squares = 0;
-    int i = 0;
-    for (; i + 8 <= ne0; i += 8) {
-        const float8 v = load8_f32(x, i);
-        squares += v * v;
-    }
-    float sum = sum8(squares);
-    for (; i < ne0; i++) sum += load1_f32(x, i) * load1_f32(x, i);
-    const float factor = 1.0f / sqrt(sum / ne0 + eps);
-    for (i = 0; i + 8 <= ne0; i += 8) store8_f32(load8_f32(x, i) * factor, d, i);
-    for (; i < ne0; i++) store1_f32(load1_f32(x, i) * factor, d, i);
+    normalize_row(x, d, ne0, eps);
 }
 
 kernel void sum_rows(
