@@ -45,8 +45,7 @@ class Place(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeTimes:
+class NodeTimes(NamedTuple):
     """Start and end of each computed node of a split, host monotonic clock.
 
     `nodes` are those nodes by their index in the split, ascending; views are not among them.
@@ -58,8 +57,7 @@ class NodeTimes:
     read: Callable[[], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """What an event says when its work is done: host monotonic clock, ns.
 
     `clock_converted` is set when the device has its own clock and the times were mapped.

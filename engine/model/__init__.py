@@ -27,6 +27,7 @@ planning       PlanSet of a header, devices and options; pure
 loader         weights into real buffers
 cells          which position is in which cell of the cache
 batch_inputs   what the host writes before a batch
+token_inputs   the same for one token, in less time
 ready_graphs   graphs that are kept for when their shape comes again
 context        a loaded model that computes batches
 """

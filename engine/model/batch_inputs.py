@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from engine.core.tensor import Tensor
-    from engine.model.cells import CacheCells, Integers
+    from engine.model.cells import CacheCells, Cells, Integers
     from engine.model.hparams_parts import Temperature
 
 Values = npt.NDArray[np.generic]
@@ -25,45 +25,23 @@ Values = npt.NDArray[np.generic]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacedBatch:
-    """Tokens that follow one another, and their cells in each part of the cache."""
+    """Tokens that follow one another, and the cells they took in each part of the cache."""
 
-    tokens: npt.NDArray[np.int32]
+    tokens: Sequence[int]
     first: int
     """Position of the first token."""
     parts: tuple[CacheCells, ...]
-    cells: tuple[Integers, ...]
+    cells: tuple[Cells, ...]
     temperature: Temperature | None = None
     pooling: Pooling | None = None
     """Where embeddings are wanted: how those of the tokens become one."""
     hides_later: bool = False
     """Whether a token of an encoder does not see those after it."""
 
-    @classmethod
-    def take(
-        cls,
-        tokens: Sequence[int],
-        first: int,
-        parts: tuple[CacheCells, ...],
-        temperature: Temperature | None = None,
-        pooling: Pooling | None = None,
-    ) -> PlacedBatch:
-        """The batch, once it has taken its cells; `temperature` is the model's, if it has one."""
-        ids = np.asarray(tokens, np.int32)
-        cells = tuple(part.take(first, ids.size) for part in parts)
-        return cls(ids, first, parts, cells, temperature, pooling)
-
-    @classmethod
-    def whole(
-        cls, tokens: Sequence[int], pooling: Pooling | None, *, hides_later: bool
-    ) -> PlacedBatch:
-        """A whole text, as encoders take it: it has no cells."""
-        ids = np.asarray(tokens, np.int32)
-        return cls(ids, 0, (), (), pooling=pooling, hides_later=hides_later)
-
     @property
     def positions(self) -> Integers:
         """The position of each token."""
-        return np.arange(self.first, self.first + self.tokens.size)
+        return np.arange(self.first, self.first + len(self.tokens))
 
     def values(self, inputs: Mapping[InputKey, Tensor]) -> dict[InputKey, Values]:
         """The value of each input, flat or in numpy's order of dimensions (ne1, ne0)."""
@@ -72,6 +50,11 @@ class PlacedBatch:
             for key, tensor in inputs.items()
             if key.kind is not InputKind.EMBEDDINGS
         }
+
+    def mask(self, part: int, tensor: Tensor) -> Values:
+        """[n_tokens, n_kv]: 0 where a token sees a cell of a part, else -inf."""
+        hidden = self.parts[part].hidden(self.first, len(self.tokens), tensor.ne[0])
+        return _as_mask(hidden, tensor)
 
 
 @functools.cache
@@ -85,7 +68,7 @@ def hadamard(size: int) -> npt.NDArray[np.float32]:
 
 
 def _tokens(batch: PlacedBatch, _: int, __: Tensor) -> Values:
-    return batch.tokens
+    return np.asarray(batch.tokens, np.int32)
 
 
 def _positions(batch: PlacedBatch, _: int, tensor: Tensor) -> Values:
@@ -102,13 +85,18 @@ def _temperature(batch: PlacedBatch, _: int, tensor: Tensor) -> Values:
     return batch.temperature.factors(batch.positions)
 
 
+def _cells(batch: PlacedBatch, part: int) -> Integers:
+    cells = batch.cells[part]
+    return np.arange(cells.start, cells.stop) if isinstance(cells, range) else cells
+
+
 def _k_idxs(batch: PlacedBatch, part: int, _: Tensor) -> Values:
-    return batch.cells[part]
+    return _cells(batch, part)
 
 
 def _v_idxs(batch: PlacedBatch, part: int, tensor: Tensor) -> Values:
     """Cells; where V is transposed, the place of each element of each row."""
-    cells = batch.cells[part]
+    cells = _cells(batch, part)
     n_embd = tensor.n_elems // cells.size
     if n_embd == 1:
         return cells
@@ -117,7 +105,10 @@ def _v_idxs(batch: PlacedBatch, part: int, tensor: Tensor) -> Values:
 
 
 def _kq_mask(batch: PlacedBatch, part: int, tensor: Tensor) -> Values:
-    hidden = batch.parts[part].hidden(batch.first, batch.tokens.size, tensor.ne[0])
+    return batch.mask(part, tensor)
+
+
+def _as_mask(hidden: npt.NDArray[np.bool_], tensor: Tensor) -> Values:
     mask_type = np.float16 if tensor.type is TensorType.F16 else np.float32
     return np.where(hidden, mask_type(-np.inf), mask_type(0.0))
 
@@ -133,26 +124,25 @@ def _state_rows(_: PlacedBatch, __: int, tensor: Tensor) -> Values:
 
 def _out_ids(batch: PlacedBatch, _: int, tensor: Tensor) -> Values:
     """As many of the last rows as are wanted."""
-    n_tokens = batch.tokens.size
+    n_tokens = len(batch.tokens)
     return np.arange(n_tokens - tensor.n_elems, n_tokens, dtype=np.int32)
 
 
 def _self_mask(batch: PlacedBatch, _: int, tensor: Tensor) -> Values:
-    mask_type = np.float16 if tensor.type is TensorType.F16 else np.float32
     positions = batch.positions
     later = positions[None, :] > positions[:, None]
-    return np.where(later & batch.hides_later, mask_type(-np.inf), mask_type(0.0))
+    return _as_mask(later & batch.hides_later, tensor)
 
 
 def _pooled_row(batch: PlacedBatch, _: int, __: Tensor) -> Values:
     """The first token of the one text, or its last."""
-    row = batch.tokens.size - 1 if batch.pooling is Pooling.LAST else 0
+    row = len(batch.tokens) - 1 if batch.pooling is Pooling.LAST else 0
     return np.array([row], np.int32)
 
 
 def _shares(batch: PlacedBatch, _: int, __: Tensor) -> Values:
     """Every token of the one text counts the same."""
-    n_tokens = batch.tokens.size
+    n_tokens = len(batch.tokens)
     return np.full((1, n_tokens), 1.0 / n_tokens, np.float32)
 
 

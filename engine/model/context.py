@@ -15,7 +15,7 @@ from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
 from engine.errors import ModelError, PlacementError, Stopped
 from engine.model.batch_inputs import PlacedBatch
-from engine.model.cells import CacheCells
+from engine.model.cells import CacheCells, Cells
 from engine.model.generic import check_has_graph
 from engine.model.loader import (
     Resident,
@@ -71,6 +71,7 @@ class ModelContext:
         self._stop_asked = stop_asked
         self._resident = Resident()
         self._ready: ReadyGraph | None = None
+        self._seen: tuple[int, ...] = ()
         self._kept = ReadyGraphs()
         self._told: set[int] = set()
         self._step = 0
@@ -172,9 +173,9 @@ class ModelContext:
         start_ns = time.monotonic_ns()
         step, self._step = self._step, self._step + 1
         scheduler = self._live_scheduler()
-        placed = self._placed(tokens)
+        taken = tuple([cells.take(self.n_past, len(tokens)) for cells in self._cells])
         ready = self._graph_for(len(tokens), step)
-        self._set_inputs(ready, placed)
+        self._set_inputs(ready, tokens, taken)
         scheduler.compute(ready.allocated, step)
         logits = self._read_result(ready)
         scheduler.synchronize()
@@ -185,28 +186,23 @@ class ModelContext:
         )  # fmt: skip
         return logits
 
-    def _placed(self, tokens: Sequence[int]) -> PlacedBatch:
-        hparams, pooling = self.planner.hparams, self.planner.model.pooling
-        if hparams.encoder is None:
-            return PlacedBatch.take(tokens, self.n_past, self._cells, hparams.temperature, pooling)
-        return PlacedBatch.whole(tokens, pooling, hides_later=hparams.encoder.hides_later)
-
     def _live_scheduler(self) -> Scheduler:
         assert self._scheduler is not None, "load() comes first"
         return self._scheduler
 
     def _graph_for(self, n_tokens: int, step: int) -> ReadyGraph:
         """The graph of this batch; one of the last ones where shape and switches are the same."""
-        shape = self._shape(n_tokens)
+        seen = (n_tokens, self.n_past == 0, *[cells.n_kv for cells in self._cells])
         ready = self._ready
-        if ready is not None and self._fits(ready.planned.plan, shape):
+        if ready is not None and seen == self._seen and self._has_switches(ready):
             return ready
+        shape = self._shape(n_tokens)
         scheduler = self._live_scheduler()
         scheduler.reset()
         ready = self._kept.get(shape, op_offload=self.planner.op_offload)
         if ready is None or not scheduler.take_again(ready.allocated):
             ready = self._planned_graph(shape, step)
-        self._ready = ready
+        self._ready, self._seen = ready, seen
         plan = ready.planned.plan
         if plan.n_copies == 1:
             self._kept.put(ready)
@@ -225,7 +221,7 @@ class ModelContext:
             SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
             time.monotonic_ns(),
         )  # fmt: skip
-        return ready_graph(planned, allocated)
+        return ready_graph(planned, allocated, self._cells)
 
     def _shape(self, n_tokens: int) -> BatchShape:
         if self.planner.hparams.encoder is not None:
@@ -233,23 +229,33 @@ class ModelContext:
         n_kv = [cells.n_kv for cells in self._cells]
         return self.planner.shape_seeing(n_tokens, n_kv, self.n_past)
 
-    def _fits(self, plan: Plan, shape: BatchShape) -> bool:
+    def _has_switches(self, ready: ReadyGraph) -> bool:
         # The plan's own switch: the planner's may have been turned while the plan was made.
-        return plan.shape == shape and plan.op_offload == self.planner.op_offload
+        return ready.planned.plan.op_offload == self.planner.op_offload
 
-    def _set_inputs(self, ready: ReadyGraph, placed: PlacedBatch) -> None:
+    def _set_inputs(
+        self, ready: ReadyGraph, tokens: Sequence[int], taken: tuple[Cells, ...]
+    ) -> None:
+        if ready.token_inputs is not None:
+            ready.token_inputs.write(tokens[0], self.n_past, taken)
+            return
+        hparams, pooling = self.planner.hparams, self.planner.model.pooling
+        encoder = hparams.encoder
+        placed = PlacedBatch(
+            tokens, self.n_past, self._cells, taken, hparams.temperature, pooling,
+            hides_later=encoder is not None and encoder.hides_later,
+        )  # fmt: skip
         for key, value in placed.values(ready.inputs).items():
             place = ready.input_places[key]
             place.buffer.set_tensor(place.offset, value.reshape(-1).view(np.uint8))
 
     def _read_result(self, ready: ReadyGraph) -> Logits:
-        n_elems, place = ready.planned.built.logits.n_elems, ready.logits_place
         backend = self._backends[ready.logits_backend_id]
-        if place.buffer.host is not None:
+        if ready.seen_logits is not None:
             backend.synchronize()
-            return place.buffer.host[place.offset : place.offset + 4 * n_elems].view(np.float32)
-        logits = np.empty(n_elems, np.float32)
-        backend.get_tensor_async(place, logits.view(np.uint8))
+            return ready.seen_logits
+        logits = np.empty(ready.planned.built.logits.n_elems, np.float32)
+        backend.get_tensor_async(ready.logits_place, logits.view(np.uint8))
         backend.synchronize()
         return logits
 

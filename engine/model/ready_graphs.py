@@ -10,13 +10,19 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from engine.model.token_inputs import TokenInputs
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from engine.backend.interface import Place
     from engine.core.plan import BatchShape
     from engine.core.tensor import Tensor
     from engine.model.blocks.graph_context import InputKey
+    from engine.model.cells import CacheCells
     from engine.model.planning import PlannedGraph
     from engine.sched.scheduler import AllocatedGraph
 
@@ -34,20 +40,36 @@ class ReadyGraph:
     input_places: Mapping[InputKey, Place]
     logits_backend_id: int
     logits_place: Place
+    seen_logits: npt.NDArray[np.float32] | None
+    """The logits where they are, if the host can read them there."""
+    token_inputs: TokenInputs | None
+    """What writes the inputs, for a graph of one token where that can be done so."""
 
 
-def ready_graph(planned: PlannedGraph, allocated: AllocatedGraph) -> ReadyGraph:
+def ready_graph(
+    planned: PlannedGraph, allocated: AllocatedGraph, parts: Sequence[CacheCells]
+) -> ReadyGraph:
     """The graph with the places of inputs and logits, looked up once and not for every token."""
     plan, inputs = planned.plan, planned.built.inputs
     node_id = plan.graph.nodes.index(planned.built.logits)
+    places = {key: allocated.place_of(tensor) for key, tensor in inputs.items()}
+    logits_place = allocated.place_of(plan.run.nodes[node_id])
+    is_token = plan.shape.n_tokens == 1
     return ReadyGraph(
         planned,
         allocated,
         inputs,
-        {key: allocated.place_of(tensor) for key, tensor in inputs.items()},
+        places,
         logits_backend_id=plan.trace.final.backend_ids[len(plan.graph.leafs) + node_id],
-        logits_place=allocated.place_of(plan.run.nodes[node_id]),
+        logits_place=logits_place,
+        seen_logits=_seen(logits_place, planned.built.logits.n_elems),
+        token_inputs=TokenInputs.of(inputs, places, parts) if is_token else None,
     )
+
+
+def _seen(place: Place, n_elems: int) -> npt.NDArray[np.float32] | None:
+    host = place.buffer.host
+    return None if host is None else host[place.offset :][: 4 * n_elems].view(np.float32)
 
 
 class ReadyGraphs:

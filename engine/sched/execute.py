@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.backend.interface import Backend, Completion, Event, Place, SplitGraph
+from engine.backend.interface import Backend, Completion, DoneEvent, Event, Place, SplitGraph
 from engine.backend.transfer import copy_bytes
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.core.experts import Piece, is_expert_copy, pieces
 from engine.core.tensor import Flag, Tensor
 from engine.errors import ModelError
-from engine.trace.records import NO_EXPERTS, SpanFlag, SpanKind
+from engine.trace.records import NO_EXPERTS, NOT_EXPECTED, SpanFlag, SpanKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -236,7 +236,7 @@ class SplitRunner:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         if not recorder.is_on:
             return
-        expected = recorder.expect()
+        expected = _expect(recorder, event)
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
@@ -259,7 +259,7 @@ class SplitRunner:
             return
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         flags, moved = _copy_flags(source), piece or Piece(NO_EXPERTS, 0, copy.n_bytes)
-        expected = recorder.expect()
+        expected = _expect(recorder, event)
 
         def on_complete(done: Completion) -> None:
             converted = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
@@ -271,6 +271,11 @@ class SplitRunner:
             )  # fmt: skip
 
         event.on_complete(on_complete)
+
+
+def _expect(recorder: Recorder, event: Event) -> int:
+    """Announce a span that comes later; one whose work is done comes at once."""
+    return NOT_EXPECTED if isinstance(event, DoneEvent) else recorder.expect()
 
 
 def _copy_flags(source: Tensor) -> SpanFlag:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.trace.records import NO_EXPERTS, SPAN_DTYPE, Mark, SpanKind, Spans
+from engine.trace.records import NO_EXPERTS, NOT_EXPECTED, SPAN_DTYPE, Mark, SpanKind, Spans
 from engine.trace.snapshot import CHUNK_SPANS, TraceSnapshot
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _N_CALIBRATION = 256
 MOST_UNREAD = 256
 """Splits whose nodes wait for their times; then whoever records reads them."""
 _NO_PEER = 255
-_NOT_EXPECTED = -1
 
 
 class _Chunk:
@@ -141,11 +140,11 @@ class Recorder:
         flags: int = 0,
         n_bytes: int = 0,
         experts: tuple[int, int] = NO_EXPERTS,
-        expected: int = _NOT_EXPECTED,
+        expected: int = NOT_EXPECTED,
     ) -> None:
         """Record one span; see `SpanKind` for what `index`, `peer` and `n_bytes` mean.
 
-        experts: first and last of a run that was copied. expected: what `expect` gave.
+        experts: first and last of a run that was copied. expected: what `expect` gave, if asked.
         """
         with self._lock:
             self._n_expected -= expected == self._epoch

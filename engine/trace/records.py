@@ -46,6 +46,9 @@ HOST_LANE = 255
 NO_EXPERTS = (-1, -1)
 """First and last expert of what is no run of experts."""
 
+NOT_EXPECTED = -1
+"""In place of an epoch, for a span that nobody announced."""
+
 SPAN_DTYPE = np.dtype(
     [
         ("kind", "u1"),  # SpanKind

@@ -6,6 +6,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
 from engine.backends.cpu.jit import compile_entry
@@ -19,7 +21,6 @@ from engine.errors import DeviceError, Stopped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    import numpy as np
     import numpy.typing as npt
 
     from engine.backend.interface import Device, Event, SplitGraph
@@ -137,11 +138,11 @@ def _compile_interpreter() -> None:
 
 def _node_times(program: Program) -> NodeTimes:
     """Times that are worked out when asked for; the next split writes over the ticks."""
-    return NodeTimes(program.computed, partial(_read_times, program, program.ticks.copy()))
+    return NodeTimes(program.computed, partial(_read_times, program, program.ticks.tobytes()))
 
 
 def _read_times(
-    program: Program, ticks: npt.NDArray[np.int64]
+    program: Program, ticks: bytes
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
-    times = host_times(ticks)
+    times = host_times(np.frombuffer(ticks, np.int64))
     return times.ns[program.first_row], times.ns[program.end_row], times.error_ns

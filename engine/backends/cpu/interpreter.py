@@ -48,7 +48,7 @@ LINE = 64
 DONE = 0
 STOPPED = 1
 BAD_STATUS = 2
-NOT_BEGUN = -1
+ASLEEP = 3
 
 SPINS = 20
 """Pauses before a waiting thread starts to give up its processor: a hog then costs little."""
@@ -293,15 +293,18 @@ def announce(control: int, nth: int) -> int:
 
 @entry
 def begin(control: int, nth: int, table: int, n_rows: int, ticks: int) -> int:
-    """Announce a split; NOT_BEGUN where a person asked to stop, else what `announce` gives.
+    """Announce a split and, if nobody sleeps, lead it to its end; what `lead` gives, or ASLEEP.
 
-    Looked at here too: once it is announced, the others begin its first row.
+    The caller then has to wake whom `announce` found asleep before it calls `lead`. Whether to
+    stop is looked at here too: once the split is announced, the others begin its first row.
     """
     if stop_asked(control):
-        return NOT_BEGUN
+        return STOPPED
     store_i64(control + N_ROWS, n_rows)
     store_i64(control + TABLE, table)
     store_i64(control + TICKS, ticks)
     store_i64(control + HALT, -1)
     store_i64(control + STATUS, 0)
-    return announce(control, nth)
+    if announce(control, nth) > 0:
+        return ASLEEP
+    return lead(control, nth)

@@ -34,7 +34,7 @@ class Program:
 
     table: npt.NDArray[np.int64]
     scratch: Bytes
-    ticks: npt.NDArray[np.int64]
+    ticks: memoryview
     computed: npt.NDArray[np.int64]
     first_row: npt.NDArray[np.int64]
     end_row: npt.NDArray[np.int64]
@@ -87,7 +87,7 @@ def _assemble(writer: Writer, n_threads: int) -> Program:
     return Program(
         table,
         scratch,
-        ticks,
+        ticks.data,
         *_rows_of_nodes(row_nodes),
         row_nodes,
         n_threads,

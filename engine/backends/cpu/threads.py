@@ -49,12 +49,11 @@ class ThreadPool:
         A stop that comes during the last row changes nothing: the split is computed.
         """
         self._start_workers()
-        n_asleep = int(interpreter.begin(self._control, self.n_threads, table, n_rows, ticks))
-        if n_asleep == interpreter.NOT_BEGUN:
-            return interpreter.STOPPED
-        if n_asleep:
-            self._wake_up()
-        return int(interpreter.lead(self._control, self.n_threads))
+        outcome = interpreter.begin(self._control, self.n_threads, table, n_rows, ticks)
+        if outcome != interpreter.ASLEEP:
+            return outcome
+        self._wake_up()
+        return interpreter.lead(self._control, self.n_threads)
 
     def failure(self) -> tuple[int, int]:
         """Status of the kernel that was not OK, and its row."""

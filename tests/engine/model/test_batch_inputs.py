@@ -36,8 +36,10 @@ def inputs_after(tmp_path):
         with made_header(tmp_path, arch, **numbers) as file:
             planner = planner_of(file, **options)
         parts = tuple(CacheCells(part) for part in planner.cache.parts)
-        PlacedBatch.take([1, 2, 3, 4, 5], 0, parts)
-        placed = PlacedBatch.take([7, 8], 5, parts, planner.hparams.temperature)
+        for part in parts:
+            part.take(0, 5)
+        taken = tuple(part.take(5, 2) for part in parts)
+        placed = PlacedBatch([7, 8], 5, parts, taken, planner.hparams.temperature)
         tensors = planner.plan(Batch.PROMPT, BatchShape(2, 256, 1)).built.inputs
         return placed.values(tensors), tensors
 
@@ -138,7 +140,7 @@ def test_a_rotation_with_sections_takes_four_blocks_of_positions(inputs_after):
 
 
 def test_a_temperature_is_that_of_each_position():
-    batch = PlacedBatch(np.arange(3, dtype=np.int32), 7, (), (), Temperature(8, 0.5, 0.0))
+    batch = PlacedBatch([0, 1, 2], 7, (), (), Temperature(8, 0.5, 0.0))
     tensor = Tensor(TensorType.F32, (1, 1, 3, 1))
     key = InputKey(InputKind.TEMPERATURE)
 
@@ -164,7 +166,9 @@ def inputs_of_text(tmp_path):
         with made_header(tmp_path, "bert", **{**ENCODER, "pooling_type": pooling}) as file:
             planner = planner_of(file, **options)
         tensors = planner.plan(Batch.PROMPT, planner.run_shape(4, 0)).built.inputs
-        placed = PlacedBatch.whole([5, 6, 7, 8], Pooling(pooling), hides_later=hides_later)
+        placed = PlacedBatch(
+            [5, 6, 7, 8], 0, (), (), pooling=Pooling(pooling), hides_later=hides_later
+        )
         values = placed.values(tensors)
         return {key.kind: value for key, value in values.items()}, tensors
 

@@ -8,6 +8,7 @@ from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
 from engine.core.plan import Batch
 from engine.errors import ModelError, PlacementError, Stopped
+from engine.model.batch_inputs import PlacedBatch
 from engine.model.blocks.graph_context import InputKey, InputKind
 from engine.model.context import ModelContext
 from engine.model.planning import make_planner
@@ -192,9 +193,10 @@ def written(run):
     batches = []
     set_inputs = run.context._set_inputs
 
-    def noting(ready, placed):
+    def noting(ready, tokens, taken):
+        placed = PlacedBatch(tokens, run.context.n_past, run.context._cells, taken)
         batches.append(placed.values(ready.planned.built.inputs))
-        set_inputs(ready, placed)
+        set_inputs(ready, tokens, taken)
 
     run.context._set_inputs = noting
     return batches
