@@ -6,6 +6,7 @@ import bisect
 import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -41,9 +42,9 @@ class _Chunk:
         return np.frombuffer(memory, SPAN_DTYPE, self.n - first, first * _SPAN_BYTES)
 
     def claim(self, n_spans: int) -> _Claimed:
-        """The next rows, for as many spans as fit; to be written before anybody reads them."""
-        first, self.n = self.n, self.n + n_spans
-        return _Claimed(self.memory, first, n_spans)
+        """The next rows, at most those that are left; to be written before anybody reads them."""
+        first, self.n = self.n, min(CHUNK_SPANS, self.n + n_spans)
+        return _Claimed(self.memory, first, self.n - first)
 
 
 class _Claimed(NamedTuple):
@@ -62,10 +63,28 @@ NodeClock = Callable[[], tuple["npt.NDArray[np.int64]", "npt.NDArray[np.int64]",
 """Start and end of the computed nodes of a split, ns, and how far off they may be, ns."""
 
 
+class _Nodes:
+    """The nodes of a split, as they were told of. No tuple: making one would run more code."""
+
+    __slots__ = ("clock", "first_node", "lane", "nodes", "plan_id", "step")
+
+    def __init__(
+        self,
+        lane: int,
+        plan_id: int,
+        step: int,
+        first_node: int,
+        nodes: npt.NDArray[np.int64],
+        clock: NodeClock,
+    ) -> None:
+        self.lane, self.plan_id, self.step = lane, plan_id, step
+        self.first_node, self.nodes, self.clock = first_node, nodes, clock
+
+
 class _Unread(NamedTuple):
     """Rows of the nodes of a split whose times were not asked for yet."""
 
-    claimed: tuple[_Claimed, ...]
+    claimed: list[_Claimed]
     template: Spans
     step: int
     clock: NodeClock
@@ -75,10 +94,11 @@ class Recorder:
     """Collects spans and marks of a run.
 
     Every record has a number; `seq` is the number of the next one and only grows, over `clear`
-    too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method; each
-    holds one lock for about a microsecond, `snapshot` for as long as it takes to make views. Nodes
-    of a split get their times when somebody reads them: between two tokens every microsecond
-    counts. Where nobody reads, every MOST_UNREAD-th split takes the time to do it.
+    too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method.
+
+    Between two tokens every microsecond counts, and code that did not run for a while is slow: to
+    record is to append to a log. Who reads puts what the log has where it belongs, and works out
+    the times of nodes; where nobody reads, whoever records does it for MOST_UNREAD splits at once.
 
     When `capacity` spans are held further ones are counted as lost: the start of a run explains
     more than its end, and dropping old spans would invalidate what readers already have.
@@ -92,6 +112,8 @@ class Recorder:
         self.capacity = capacity
         self.is_on = True
         self._clock = clock
+        # Both ends of it are used by several threads at once, without a lock.
+        self._log: deque[tuple[int, ...] | _Nodes | Mark] = deque()
         self._lock = threading.Lock()
         # Held by whoever writes times of nodes; taken before the other.
         self._reading = threading.Lock()
@@ -103,6 +125,7 @@ class Recorder:
         self._append_ns = self._measured_append_ns()
 
     def _reset(self) -> None:
+        self._log.clear()
         self._begin = self._seq
         self._tail = _Chunk()
         self._chunks = [self._tail]
@@ -110,7 +133,7 @@ class Recorder:
         self._mark_seqs: list[int] = []
         self._n_spans = 0
         self._n_appends = 0
-        self._bulk_ns = 0
+        self._read_ns = 0
         self._node_error_ns = 0
         self._templates: dict[tuple[int, int, int, int], Spans] = {}
         self._unread: list[_Unread] = []
@@ -119,12 +142,16 @@ class Recorder:
     @property
     def seq(self) -> int:
         """The number of the next record; moves whenever something was recorded or cleared."""
-        return self._seq
+        with self._lock:
+            self._take_log()
+            return self._seq
 
     @property
     def lost(self) -> int:
         """Spans that found the recorder full since the last `clear`."""
-        return self._lost
+        with self._lock:
+            self._take_log()
+            return self._lost
 
     def span(
         self,
@@ -146,25 +173,16 @@ class Recorder:
 
         experts: first and last of a run that was copied. expected: what `expect` gave, if asked.
         """
-        with self._lock:
-            self._n_expected -= expected == self._epoch
-            if not self.is_on:
-                return
-            self._n_appends += 1
-            if self._n_spans >= self.capacity:
-                self._lost += 1
-                return
-            tail = self._tail
-            if tail.n == CHUNK_SPANS:
-                tail = self._open_chunk()
-            at = tail.n * _SPAN_BYTES
-            _PACK(
-                tail.memory, at, kind, lane, peer, flags, plan_id, index, step, start_ns, end_ns,
-                n_bytes, *experts,
+        if self.is_on:
+            self._log.append(
+                (
+                    kind, lane, peer, flags, plan_id, index, step, start_ns, end_ns, n_bytes,
+                    *experts,
+                )
             )  # fmt: skip
-            tail.n += 1
-            self._n_spans += 1
-            self._seq += 1
+        if expected != NOT_EXPECTED:
+            with self._lock:
+                self._n_expected -= expected == self._epoch
 
     def expect(self) -> int:
         """Say that a span will come later; it is told what this gives back."""
@@ -194,61 +212,22 @@ class Recorder:
         """
         if not self.is_on:
             return
-        started_ns = self._clock()
-        with self._lock:
-            template = self._template(lane, plan_id, first_node, nodes)
-            n_kept = min(len(template), max(0, self.capacity - self._n_spans))
-            self._lost += len(template) - n_kept
-            self._unread.append(_Unread(self._claim(n_kept), template, step, clock))
-            is_full = len(self._unread) >= MOST_UNREAD
-            self._bulk_ns += self._clock() - started_ns
-        if is_full:
+        self._log.append(_Nodes(lane, plan_id, step, first_node, nodes, clock))
+        if len(self._log) >= MOST_UNREAD or len(self._unread) >= MOST_UNREAD:
             with self._reading:
                 with self._lock:
                     unread, epoch = self._take_unread(), self._epoch
                 self._read(unread, epoch)
 
-    def _template(
-        self, lane: int, plan_id: int, first_node: int, nodes: npt.NDArray[np.int64]
-    ) -> Spans:
-        """Rows of these nodes, all but times and step: a split comes with every token again."""
-        key = (lane, plan_id, first_node, len(nodes))
-        spans = self._templates.get(key)
-        if spans is None:
-            spans = self._templates[key] = _node_rows(lane, plan_id, first_node + nodes)
-        return spans
-
-    def _take_unread(self) -> list[_Unread]:
-        """What nobody read yet; the lock is held, and `_reading`."""
-        unread, self._unread = self._unread, []
-        return unread
-
-    def _read(self, unread: list[_Unread], epoch: int) -> int:
-        """Write times of nodes of an epoch; give back how far off they may be, ns.
-
-        `_reading` is held and the other lock is not, so that recording goes on.
-        """
-        started_ns = self._clock()
-        error_ns = max((_write_times(split) for split in unread), default=0)
-        with self._lock:
-            if unread and epoch == self._epoch:
-                self._node_error_ns = max(self._node_error_ns, error_ns)
-                self._bulk_ns += self._clock() - started_ns
-        return error_ns
-
     def mark(self, text: str) -> None:
         """Record that something happened now."""
-        if not self.is_on:
-            return
-        mark = Mark(self._clock(), text)
-        with self._lock:
-            self._marks.append(mark)
-            self._mark_seqs.append(self._seq)
-            self._seq += 1
+        if self.is_on:
+            self._log.append(Mark(self._clock(), text))
 
     def clear(self) -> None:
         """Forget everything; snapshots that were handed out stay as they are."""
         with self._lock:
+            self._take_log()
             self._seq += 1
             self._epoch += 1
             self._n_expected = 0
@@ -262,13 +241,88 @@ class Recorder:
         """
         with self._reading:
             with self._lock:
-                found, unread = self._views(since), self._take_unread()
+                unread, found = self._take_unread(), self._views(since)
             # The views show what is written now.
             error_ns = self._read(unread, found.epoch)
         return replace(found, node_error_ns=max(found.node_error_ns, error_ns))
 
+    # Reading: what follows is called with the lock held, but for `_read`.
+
+    def _take_log(self) -> None:
+        """Give every record of the log its number and its place."""
+        log = self._log
+        while log:
+            record = log.popleft()
+            self._n_appends += 1
+            if isinstance(record, _Nodes):
+                self._place_nodes(record)
+            elif isinstance(record, Mark):
+                self._marks.append(record)
+                self._mark_seqs.append(self._seq)
+                self._seq += 1
+            else:
+                self._place_span(record)
+
+    def _place_span(self, record: tuple[int, ...]) -> None:
+        if self._n_spans >= self.capacity:
+            self._lost += 1
+            return
+        tail = self._tail if self._tail.n < CHUNK_SPANS else self._open_chunk()
+        _PACK(tail.memory, tail.n * _SPAN_BYTES, *record)
+        tail.n += 1
+        self._n_spans += 1
+        self._seq += 1
+
+    def _place_nodes(self, told: _Nodes) -> None:
+        key = (told.lane, told.plan_id, told.first_node, len(told.nodes))
+        template = self._templates.get(key)
+        if template is None:
+            # A split comes with every token again.
+            template = _node_rows(told.lane, told.plan_id, told.first_node + told.nodes)
+            self._templates[key] = template
+        claimed = self._claim(len(template))
+        self._unread.append(_Unread(claimed, template, told.step, told.clock))
+
+    def _claim(self, n_spans: int) -> list[_Claimed]:
+        """Rows for as many of so many spans as the capacity allows."""
+        n_kept = min(n_spans, max(0, self.capacity - self._n_spans))
+        self._lost += n_spans - n_kept
+        self._n_spans += n_kept
+        self._seq += n_kept
+        claimed = [self._tail.claim(n_kept)]
+        n_kept -= claimed[0].n
+        while n_kept:
+            claimed.append(self._open_chunk().claim(n_kept))
+            n_kept -= claimed[-1].n
+        return claimed
+
+    def _open_chunk(self) -> _Chunk:
+        """A new chunk at the end."""
+        self._tail = _Chunk()
+        self._chunks.append(self._tail)
+        return self._tail
+
+    def _take_unread(self) -> list[_Unread]:
+        """What nobody read yet; `_reading` is held too."""
+        self._take_log()
+        unread, self._unread = self._unread, []
+        return unread
+
+    def _read(self, unread: list[_Unread], epoch: int) -> int:
+        """Write times of nodes of an epoch; give back how far off they may be, ns.
+
+        `_reading` is held and the other lock is not: a reader of numbers need not wait.
+        """
+        started_ns = self._clock()
+        error_ns = max((_write_times(split) for split in unread), default=0)
+        with self._lock:
+            if unread and epoch == self._epoch:
+                self._node_error_ns = max(self._node_error_ns, error_ns)
+                self._read_ns += self._clock() - started_ns
+        return error_ns
+
     def _views(self, since: int) -> TraceSnapshot:
-        """The records from number `since` on, times of nodes still to come; the lock is held."""
+        """The records from number `since` on, times of nodes still to come."""
         since = since if self._begin <= since <= self._seq else 0
         n_marks_known = bisect.bisect_left(self._mark_seqs, since)
         n_spans_known = max(0, since - self._begin - n_marks_known)
@@ -279,7 +333,7 @@ class Recorder:
             since=since,
             seq=self._seq,
             epoch=self._epoch,
-            overhead_ns=self._bulk_ns + round(self._n_appends * self._append_ns),
+            overhead_ns=self._read_ns + round(self._n_appends * self._append_ns),
             node_error_ns=self._node_error_ns,
         )
 
@@ -293,28 +347,12 @@ class Recorder:
             first = 0
         return tuple(views)
 
-    def _open_chunk(self) -> _Chunk:
-        """A new chunk at the end; the lock is held."""
-        self._tail = _Chunk()
-        self._chunks.append(self._tail)
-        return self._tail
-
-    def _claim(self, n_spans: int) -> tuple[_Claimed, ...]:
-        """Rows for spans that the capacity allows; the lock is held."""
-        claimed, n_left = [], n_spans
-        while n_left:
-            tail = self._tail if self._tail.n < CHUNK_SPANS else self._open_chunk()
-            claimed.append(tail.claim(min(n_left, CHUNK_SPANS - tail.n)))
-            n_left -= claimed[-1].n
-        self._n_spans += n_spans
-        self._seq += n_spans
-        return tuple(claimed)
-
     def _measured_append_ns(self) -> float:
         """The mean cost of a span on this machine, found by doing it into the empty recorder."""
         started_ns = self._clock()
         for _ in range(_N_CALIBRATION):
-            self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0, expected=self.expect())
+            self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0)
+        self._take_log()
         cost_ns = (self._clock() - started_ns) / _N_CALIBRATION
         self._seq = 0
         self._reset()

@@ -54,7 +54,7 @@ SPINS = 20
 """Pauses before a waiting thread starts to give up its processor: a hog then costs little."""
 FINE_NS, TRIES = 1_000, 8
 """A tick and the clock are read again, so many times, while that takes longer."""
-PARK_AFTER_NS = 300_000
+PARK_AFTER_NS = 1_000_000
 """How long a worker waits for the next split before it sleeps: longer than between two tokens."""
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
