@@ -19,6 +19,7 @@ from numba import types
 
 from engine.backends.cpu.codegen import (
     LANES,
+    Nearness,
     broadcast,
     constant,
     counting,
@@ -65,7 +66,7 @@ def _emit_read(ahead: int) -> Callable[[ir.IRBuilder, list[ir.Value]], ir.Value]
             for k, total in enumerate(sums):
                 place = b.add(base, _I64(k * LINE))
                 if ahead:
-                    prefetch(b, b.add(place, _I64(ahead)))
+                    prefetch(b, b.add(place, _I64(ahead)), Nearness.FIRST_CACHE)
                 b.store(b.add(b.load(total), load(b, place, _LONGS)), total)
         return _first_lane(b, sums, b.add)
 

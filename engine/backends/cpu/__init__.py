@@ -19,7 +19,8 @@ codegen      pieces of LLVM code
 simd         vector types and the operations kernels are written with
 tiles        register tiles over unpacked panels, for batches
 row_tiles    register tiles over stored rows, for single columns
-super_tiles  the same for super-blocks of 256
+super_forms  what the bytes of super-blocks of 256 mean
+super_tiles  tiles over rows of them
 kernels      one function an operation
 reference    the same operations in plain numpy, for tests
 """

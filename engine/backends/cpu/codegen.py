@@ -6,6 +6,7 @@ kernels call stands in simd.py and in the tiles.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -99,15 +100,22 @@ def load(b: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     return b.load(pointer(b, address, kind), align=1)
 
 
-def prefetch(b: ir.IRBuilder, address: ir.Value) -> None:
+class Nearness(enum.IntEnum):
+    """Which cache is asked for a line, as LLVM counts them."""
+
+    FIRST_CACHE = 3
+    SECOND_CACHE = 2
+
+
+def prefetch(b: ir.IRBuilder, address: ir.Value, nearness: Nearness) -> None:
     """Ask for the cache line of an address that may be read soon; no address is too far."""
     place = pointer(b, address, ir.IntType(8))
     kinds = [place.type, _I32, _I32, _I32]
     function = _CGUTILS.get_or_insert_function(
         b.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
     )
-    is_read, stays, is_data = _I32(0), _I32(3), _I32(1)
-    b.call(function, [place, is_read, stays, is_data])
+    is_read, is_data = _I32(0), _I32(1)
+    b.call(function, [place, is_read, _I32(nearness), is_data])
 
 
 def half_to_float(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
@@ -333,6 +341,17 @@ def sum_pairs(b: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
     return b.add(*halves)
 
 
+def add_pairs(b: ir.IRBuilder, total: ir.Value, left: ir.Value, right: ir.Value) -> ir.Value:
+    """`total` plus what `sum_pairs` gives."""
+    if not HAS_VNNI:
+        return b.add(total, sum_pairs(b, left, right))
+    name = f"llvm.x86.avx512.vpdpwssd.{32 * total.type.count}"
+    if llvm.llvm_version_info < (22,):
+        # As in `_dot_vnni`.
+        left, right = b.bitcast(left, total.type), b.bitcast(right, total.type)
+    return call_llvm(b, name, total.type, [total, left, right])
+
+
 _LOOK_UPS = {
     64: "llvm.x86.avx512.pshuf.b.512",
     32: "llvm.x86.avx2.pshuf.b",
@@ -351,3 +370,15 @@ def look_up(b: ir.IRBuilder, table: Sequence[int], codes: ir.Value) -> ir.Value:
         is_code = b.icmp_unsigned("==", codes, constant(size, code))
         value = b.select(is_code, constant(size, entry), value)
     return value
+
+
+def pick_in_sixteens(b: ir.IRBuilder, values: ir.Value, picks: Sequence[int | None]) -> ir.Value:
+    """Bytes picked by their place within every sixteen of `values`, or 0 for None."""
+    size = values.type
+    if VARIANT is not Variant.GENERIC:
+        order = [0x80 if pick is None else pick for pick in picks] * (size.count // 16)
+        control = ir.Constant(size, order)
+        return call_llvm(b, _LOOK_UPS[size.count], size, [values, control])
+    firsts = range(0, size.count, 16)
+    lanes = [size.count if pick is None else first + pick for first in firsts for pick in picks]
+    return b.shuffle_vector(values, constant(size, 0), indices(lanes))

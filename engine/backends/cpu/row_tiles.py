@@ -18,6 +18,7 @@ from engine.backends.cpu.codegen import (
     BYTE_BIAS,
     LANES,
     Emit,
+    Nearness,
     at,
     call_llvm,
     constant,
@@ -66,6 +67,7 @@ _NIBBLES_AT |= {KIND_MXFP4: 1, KIND_IQ4_NL: 2}
 
 ROW_TILE = GROUP_ROWS
 """Rows that one column is multiplied with at once, so that sums do not wait for one another."""
+
 
 AHEAD = 4096
 """Bytes of weights between what is read and what is asked for.
@@ -180,7 +182,7 @@ class _Tile:
             for i in range(n)
         ]
         for place in places[0]:
-            prefetch(b, at(b, place, AHEAD))
+            prefetch(b, at(b, place, AHEAD), Nearness.FIRST_CACHE)
         scales = self._scales([place for row in places for place in row])
         weights = [
             [
