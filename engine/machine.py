@@ -4,32 +4,60 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.backend.computer import memory_bytes
+from engine.backend.loader import Loader
 from engine.backend.registry import Registry
-from engine.backends import register_builtin
+from engine.backend.search_paths import default_folders, named_files
+from engine.backends import OPTIONS, library_kinds, register_builtin
+from engine.backends.choice import choose_backends
 from engine.backends.null import presets
 from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import DeviceFacts, DeviceType, Unavailable
-from engine.errors import PlacementError
+from engine.core.load_report import LoadReport, Outcome
+from engine.errors import DeviceError, PlacementError
 from engine.report.devices import device_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.backend.interface import Device
+    from engine.backend.interface import BackendReg, Device
+    from engine.core.load_report import Origin
     from engine.core.summary import DeviceSummary
 
 PAPER_GPU_MIB = 8192
 
 
 class Machine:
-    """Devices; `virtual` are lines as `parse_virtual` reads them, and replace the real ones."""
+    """Devices of the backends that are built in and chosen, and of those that are loaded.
 
-    def __init__(self, virtual: Sequence[str] = ()) -> None:
+    `virtual` are lines as `parse_virtual` reads them, and replace the real ones. `backends` is a
+    list as `--backends` takes it. `load` are files and folders to load backends from, in place of
+    the folders that are searched otherwise. `rpc` are addresses of ggml RPC servers, "host:port".
+    """
+
+    def __init__(
+        self,
+        virtual: Sequence[str] = (),
+        *,
+        backends: str | None = None,
+        load: Sequence[str | Path] = (),
+        rpc: Sequence[str] = (),
+    ) -> None:
         self._virtual = _with_cpu(tuple(parse_virtual(text) for text in virtual))
         _refuse_same_names(self._virtual)
+        if virtual and (load or rpc or backends is not None):
+            raise PlacementError(
+                "--virtual goes with none of --load, --rpc and --backends.",
+                "Devices on paper replace those of this machine.",
+                "Leave out one of them.",
+            )
+        self._choice = choose_backends(backends, OPTIONS)
+        self._load = tuple(dict.fromkeys(Path(path).expanduser() for path in load))
+        self._rpc = tuple(dict.fromkeys(rpc))
+        self._problem: DeviceError | None = None
 
     @property
     def is_on_paper(self) -> bool:
@@ -37,15 +65,44 @@ class Machine:
         return bool(self._virtual)
 
     @functools.cached_property
-    def registry(self) -> Registry:
-        """The backends of this computer, found on first use."""
+    def loader(self) -> Loader:
+        """What loads backends; those of this computer are found and loaded on first use."""
         registry = Registry()
-        register_builtin(registry)
-        return registry
+        register_builtin(registry, self._choice)
+        loader = Loader(registry, library_kinds(), default_folders(), named_files())
+        if not self._load:
+            loader.load_all()
+        for path in self._load:
+            self._problem = self._problem or load_problem(path, loader.load(path))
+        if self._load:
+            loader.load_named()
+        self._connect(registry)
+        return loader
+
+    def _connect(self, registry: Registry) -> None:
+        """Register the devices of every server; the first that has none to give is the problem."""
+        for endpoint in self._rpc:
+            # Only who has servers needs what talks to them.
+            from engine.backends.ggml import rpc
+
+            try:
+                reg = rpc.connect(rpc.family_of_servers(registry.regs()), endpoint)
+                registry.register(reg, rpc.origin_of(endpoint))
+            except DeviceError as error:
+                self._problem = self._problem or error
+                reason = f"{error.title} {error.sentence}".rstrip(" .")
+                registry.add_absent(Unavailable(f"RPC[{endpoint}]", reason, error.hint))
+
+    def check_loaded(self) -> None:
+        """Raise DeviceError when one of the paths to load gave nothing."""
+        if self._load or self._rpc:
+            self.devices()  # They are loaded on first use.
+        if self._problem is not None:
+            raise self._problem
 
     def devices(self) -> tuple[Device, ...]:
         """The real devices, in priority order."""
-        return self.registry.devices()
+        return self.loader.registry.devices()
 
     def facts(self) -> tuple[DeviceFacts, ...]:
         """What planning may know of the devices now; devices on paper get a CPU on paper."""
@@ -53,11 +110,51 @@ class Machine:
 
     def summaries(self) -> tuple[DeviceSummary, ...]:
         """The devices for people."""
-        return tuple(device_summary(facts, virtual=self.is_on_paper) for facts in self.facts())
+        if self._virtual:
+            return tuple(device_summary(facts, virtual=True) for facts in self._virtual)
+        return tuple(self._summary(device) for device in self.devices())
 
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Devices and backends left out, with reasons."""
-        return () if self._virtual else self.registry.unavailable()
+        return () if self._virtual else self.loader.registry.unavailable()
+
+    def load_report(self) -> LoadReport:
+        """Every path that was tried to load backends."""
+        return LoadReport() if self._virtual else self.loader.report
+
+    def _summary(self, device: Device) -> DeviceSummary:
+        registry = self.loader.registry
+        reg = registry.family(device)
+        return device_summary(
+            device.facts,
+            virtual=False,
+            device=device,
+            reg_index=registry.regs().index(reg),
+            origin=self._origin(reg),
+        )
+
+    def _origin(self, reg: BackendReg) -> Origin | None:
+        origin = self.loader.registry.origin(reg)
+        if origin is None:
+            return None
+        tried = self.loader.report.of(origin.kind, origin.backend) if origin.kind else LoadReport()
+        return replace(origin, attempts=tried.attempts)
+
+
+def load_problem(path: Path, report: LoadReport) -> DeviceError | None:
+    """What to say when nothing was loaded from a path that a person named; None when it was."""
+    if report.has_loaded:
+        return None
+    tried = [a for a in report.attempts if a.outcome is not Outcome.NOT_FOUND]
+    reasons = [f"{Path(attempt.path).name}: {attempt.reason}." for attempt in tried]
+    if not path.exists():
+        reasons = ["There is no such file or folder."]
+    return DeviceError(
+        "No backend was loaded.",
+        reasons[0] if reasons else "No file there is called as a backend library is.",
+        f"Look at what was tried: python -m engine devices --load {path}",
+        "\n".join(reasons[1:]),
+    )
 
 
 def with_paper_gpu(facts: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:

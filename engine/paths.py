@@ -47,6 +47,21 @@ def settings_dir() -> Path:
     return platformdirs.user_config_path(APP_NAME, appauthor=False)
 
 
+def settings_file() -> Path:
+    """The file of what a person chose; the window writes it."""
+    return settings_dir() / "settings.ini"
+
+
+def backends_dir() -> Path:
+    """Where a person puts backends of their own."""
+    return platformdirs.user_data_path(APP_NAME, appauthor=False) / "backends"
+
+
+def program_dir() -> Path:
+    """Where the program lies: a bundle's executable, else the checkout."""
+    return repository_dir() if bundle_dir() is None else Path(sys.executable).parent
+
+
 def models_dir() -> Path:
     """Models that were fetched."""
     return cache_dir() / "models"

@@ -6,6 +6,7 @@ during a run.
 
 from __future__ import annotations
 
+import copy
 import functools
 import time
 from dataclasses import dataclass
@@ -50,6 +51,12 @@ class OpenedModel:
         self.facts = facts
         self.is_demo = is_demo
         self._is_on_paper = is_on_paper
+
+    def on(self, facts: tuple[DeviceFacts, ...]) -> OpenedModel:
+        """The same file on other devices."""
+        other = copy.copy(self)
+        other.facts = facts
+        return other
 
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
@@ -125,6 +132,11 @@ class Planning:
         if self._model is None:
             raise ModelError("No model is open.", hint="Open a GGUF file first.")
         return self._model
+
+    def see_devices(self) -> None:
+        """Take the devices that are there now; a plan of the open model knows them from then on."""
+        if self._model is not None:
+            self._model, self._planner = self._model.on(self._machine.facts()), None
 
     def plan(self, options: Options) -> PlanSetTable:
         """Plan the open model; `options` become those of the next run, unless that fails.

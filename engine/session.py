@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from engine.backend.interface import BackendReg
     from engine.core.devices import Unavailable
+    from engine.core.load_report import LoadReport
     from engine.core.options import Options
     from engine.core.summary import DeviceSummary, Embedded, ModelSummary, Progress, RunSummary
     from engine.core.table import PlanSetTable, PlanTable
@@ -39,10 +41,19 @@ if TYPE_CHECKING:
 class Session:
     """A model, its plans and its runs on the devices of this machine."""
 
-    def __init__(self, *, virtual: Sequence[str] = (), listeners: Listeners | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        virtual: Sequence[str] = (),
+        backends: str | None = None,
+        load: Sequence[str | Path] = (),
+        rpc: Sequence[str] = (),
+        listeners: Listeners | None = None,
+    ) -> None:
+        """`virtual`, `backends`, `load` and `rpc` are what `Machine` takes."""
         self._listeners = listeners or Listeners()
         self._stop = StopSwitch()
-        self._machine = Machine(virtual)
+        self._machine = Machine(virtual, backends=backends, load=load, rpc=rpc)
         # Both parts take from it: `next` is one step, whichever thread asks.
         plan_ids = itertools.count(1)
         self._planning = Planning(self._machine, plan_ids)
@@ -67,6 +78,37 @@ class Session:
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Devices and backends left out, with reasons."""
         return self._machine.unavailable()
+
+    def load_report(self) -> LoadReport:
+        """Every path that was tried to load backends."""
+        return self._machine.load_report()
+
+    def check_loaded(self) -> None:
+        """Raise DeviceError when nothing was loaded from a path that the session was given."""
+        self._machine.check_loaded()
+
+    def load_backend(self, path: Path) -> LoadReport:
+        """Load a backend, or those of a folder; the open model can be planned for them then.
+
+        The thread that plans.
+        """
+        report = self._machine.loader.load(path)
+        self._planning.see_devices()
+        return report
+
+    def find_backend(self, name: str) -> BackendReg:
+        """A loaded backend by its name, a device's or its file; DeviceError when there is none."""
+        return self._machine.loader.loaded(name)
+
+    def unload_backend(self, reg: BackendReg) -> LoadReport:
+        """Take out a backend that was loaded, and what is loaded on its devices.
+
+        The thread that plans, and no run may be under way.
+        """
+        self._running.drop()
+        report = self._machine.loader.unload(reg)
+        self._planning.see_devices()
+        return report
 
     # Opening and planning; the thread that plans.
 

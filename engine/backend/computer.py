@@ -33,6 +33,14 @@ def physical_cores() -> int:
     return len(cores)
 
 
+def memory_source() -> str:
+    """How `memory_bytes` knows what is free."""
+    free, total = memory_bytes()
+    if not total:
+        return "the system does not say"
+    return "all of it, as ggml says it" if free == total else "MemAvailable of the system"
+
+
 def memory_bytes() -> tuple[int, int]:
     """Free and total physical memory; (0, 0) where the system does not say."""
     fields = dict(line.split(":", 1) for line in _lines(_MEMINFO) if ":" in line)

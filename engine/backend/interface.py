@@ -165,7 +165,8 @@ class SplitGraph:
     `nodes` are in run order with sources already redirected to copies. `place_of` gives the first
     byte of any node or source; for views offset included. `program` belongs to the backend that
     computes it: whatever it compiled for this split, kept from token to token. The places never
-    change while the split lives.
+    change while the split lives. `read_outside` gives the nodes whose results something outside of
+    the split reads: others may be left out by a kernel that computes several nodes at once.
     """
 
     nodes: tuple[Tensor, ...]
@@ -173,6 +174,11 @@ class SplitGraph:
     program: Any = None
     uid: int = field(default_factory=itertools.count(1).__next__)
     """A number no other split graph of this process has: backends may keep work by it."""
+    outside: Callable[[], frozenset[Tensor]] | None = None
+
+    def read_outside(self) -> frozenset[Tensor]:
+        """Nodes that are read outside; all of them where nobody said."""
+        return frozenset(self.nodes) if self.outside is None else self.outside()
 
     def place_of(self, tensor: Tensor) -> Place:
         """Where the first byte of `tensor` is."""

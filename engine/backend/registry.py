@@ -9,53 +9,79 @@ import difflib
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import API_VERSION, BackendReg, Device
+from engine.core.devices import DeviceType, Unavailable
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.core.devices import Unavailable
+    from engine.core.load_report import Origin
 
 
 class Registry:
-    """An ordered list of families; devices stand in registration order."""
+    """An ordered list of families.
+
+    Devices stand in registration order, those of type CPU last. A device whose id another family
+    has registered before is hidden: one card is used once.
+    """
 
     def __init__(self) -> None:
         self._regs: list[BackendReg] = []
+        self._origins: dict[BackendReg, Origin] = {}
         self._absent: list[Unavailable] = []
+        self._used: dict[Device, BackendReg] = {}
+        """Devices in order, each with the family that brought it."""
+        self._hidden: dict[Device, Device] = {}
+        """Hidden devices, each with the one that is used in its place."""
 
-    def register(self, reg: BackendReg) -> None:
-        """Add a family; the same one twice is a developer's mistake."""
-        assert reg not in self._regs, f"{reg.name} is registered already"
-        if reg.api_version != API_VERSION:
-            raise DeviceError(
-                f"The backend {reg.name} cannot be used.",
-                f"It was made for version {reg.api_version} of the contract, this is "
-                f"{API_VERSION}.",
-                "Install a version of it that fits this Splitscope.",
-            )
+    def register(self, reg: BackendReg, origin: Origin | None = None) -> None:
+        """Add a family. `origin` says how it got here.
+
+        Raises:
+            DeviceError: it is there already, was made for another version of the contract, or has
+                a device by a name that is taken; nothing has changed then.
+        """
+        self._refuse_second(reg)
+        _refuse_version(reg)
+        self._refuse_names(reg)
         self._regs.append(reg)
+        if origin is not None:
+            self._origins[reg] = origin
+        self._sort_out()
 
     def unregister(self, reg: BackendReg) -> None:
-        """Remove a family and its devices."""
+        """Remove a family and its devices; what it hid is used again."""
         self._regs.remove(reg)
+        self._origins.pop(reg, None)
+        self._sort_out()
 
     def add_absent(self, absent: Unavailable) -> None:
-        """Remember a backend that could not be loaded, and why."""
+        """Remember a backend that is not registered, and why."""
         self._absent.append(absent)
 
     def regs(self) -> tuple[BackendReg, ...]:
         """The families, in order."""
         return tuple(self._regs)
 
+    def origin(self, reg: BackendReg) -> Origin | None:
+        """How a family got here; None when that was not said."""
+        return self._origins.get(reg)
+
     def devices(self) -> tuple[Device, ...]:
-        """Every device, in order."""
-        return tuple(device for reg in self._regs for device in reg.devices())
+        """Every device that is used, in order."""
+        return tuple(self._used)
+
+    def family(self, device: Device) -> BackendReg:
+        """The family that a used device came with."""
+        return self._used[device]
+
+    def is_hidden(self, device: Device) -> bool:
+        """Whether another family's device is used in its place."""
+        return device in self._hidden
 
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Backends and devices that were left out, with reasons."""
-        left_out: Iterable[Unavailable] = (item for reg in self._regs for item in reg.unavailable())
-        return (*self._absent, *left_out)
+        left_out = tuple(item for reg in self._regs for item in reg.unavailable())
+        twice = tuple(_as_hidden(*pair) for pair in self._hidden.items())
+        return (*self._absent, *left_out, *twice)
 
     def device(self, name: str) -> Device:
         """The first device of that name, capitals ignored; DeviceError names what is near."""
@@ -66,3 +92,61 @@ class Registry:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names) or 'none'}."
         raise DeviceError(f"There is no device {name}.", hint=hint)
+
+    def _sort_out(self) -> None:
+        """Tell used devices from hidden ones, anew."""
+        by_id: dict[str, tuple[Device, BackendReg]] = {}
+        used: list[tuple[bool, Device, BackendReg]] = []
+        self._hidden = {}
+        for reg in self._regs:
+            for device in reg.devices():
+                facts = device.facts
+                first, owner = device, reg
+                if facts.device_id is not None:
+                    first, owner = by_id.setdefault(facts.device_id, (device, reg))
+                if owner is reg:
+                    used.append((facts.type is DeviceType.CPU, device, reg))
+                else:
+                    self._hidden[device] = first
+        used.sort(key=lambda each: each[0])
+        self._used = {device: reg for _, device, reg in used}
+
+    def _refuse_second(self, reg: BackendReg) -> None:
+        if reg in self._regs:
+            raise DeviceError(
+                f"The backend {reg.name} is registered already.",
+                "A backend is registered once.",
+                "Unload it first to load it anew.",
+            )
+
+    def _refuse_names(self, reg: BackendReg) -> None:
+        owners = {d.facts.name.lower(): r.name for r in self._regs for d in r.devices()}
+        for device in reg.devices():
+            name = device.facts.name
+            if name.lower() in owners:
+                raise DeviceError(
+                    f"The backend {reg.name} cannot be used.",
+                    f"A second device would be called {name}, as one of {owners[name.lower()]} is: "
+                    "placements and memory are told apart by name.",
+                    "Unload that one, or leave it out.",
+                )
+            owners[name.lower()] = reg.name
+
+
+def _refuse_version(reg: BackendReg) -> None:
+    if reg.api_version != API_VERSION:
+        raise DeviceError(
+            f"The backend {reg.name} cannot be used.",
+            f"It was made for version {reg.api_version} of the contract, this is {API_VERSION}.",
+            "Install a version of it that fits this Splitscope.",
+        )
+
+
+def _as_hidden(device: Device, used: Device) -> Unavailable:
+    name = used.facts.name
+    return Unavailable(
+        device.facts.name,
+        f"it is the same device as {name} ({device.facts.device_id}), which is used",
+        f"Leave out {used.reg.name} to use it.",
+        hidden=True,
+    )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from engine.backends import OPTIONS
+from engine.backends.choice import VARIABLE
 from engine.core.options import ALL_LAYERS, DEFAULTS, OPTION_SPECS, Options, OptionSpec
 from engine.core.plan import Batch
 from engine.errors import UserError
@@ -68,7 +70,7 @@ def command_parser(
 
 
 def add_model(parser: Parser, *, idle: Collection[str] = ()) -> None:
-    """MODEL, --batch, --virtual and every option of the table.
+    """MODEL, --batch, the devices and every option of the table.
 
     `idle` are the fields of options that the command takes, as they may come from the command line
     of another, and has no use for: its help leaves them out.
@@ -79,13 +81,27 @@ def add_model(parser: Parser, *, idle: Collection[str] = ()) -> None:
         "--batch", choices=[batch.value for batch in Batch], default=Batch.PROMPT.value,
         help=argparse.SUPPRESS if "batch" in idle else words,
     )  # fmt: skip
-    add_virtual(parser)
+    add_machine(parser)
     for spec in OPTION_SPECS:
         _add_option(parser, spec, argparse.SUPPRESS if spec.field in idle else _help(spec))
 
 
-def add_virtual(parser: Parser) -> None:
-    """--virtual, which may be repeated."""
+def add_machine(parser: Parser) -> None:
+    """What devices there are: --backends, --load, --rpc and --virtual."""
+    built_in = ",".join(OPTIONS)
+    parser.add_argument(
+        "--backends", metavar="NAME,..",
+        help=f"built-in backends to use, such as {built_in} (default: "
+        f"{VARIABLE} in the environment, else the settings, else all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--load", action="append", default=[], type=_some_path, metavar="FILE_OR_FOLDER",
+        help="load backends from there and search nowhere else; repeat for more",
+    )  # fmt: skip
+    parser.add_argument(
+        "--rpc", default=[], type=_addresses, metavar="HOST:PORT,..",
+        help="use the devices of ggml RPC servers there; libggml-rpc has to be loaded",
+    )  # fmt: skip
     parser.add_argument(
         "--virtual", action="append", default=[], metavar="NAME:TYPE:FREE_MIB[:key=value,..]",
         help="plan for a device on paper; repeat for more",
@@ -105,6 +121,16 @@ def add_generation(parser: Parser) -> None:
         help=f"tokens to generate; {UNTIL_END}: until the text ends (default: {DEMO_TOKENS})",
     )  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="wrap the prompt as a chat message")
+
+
+def _addresses(text: str) -> list[str]:
+    return [address for address in text.split(",") if address]
+
+
+def _some_path(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("needs the name of a file or a folder")
+    return Path(text).expanduser()
 
 
 def file_path(text: str) -> Path:

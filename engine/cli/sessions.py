@@ -24,14 +24,23 @@ if TYPE_CHECKING:
     from engine.report.weight_places import WeightPlace
 
 
+def machine_session(args: argparse.Namespace, listeners: Listeners | None = None) -> Session:
+    """A session on the devices that were asked for."""
+    return Session(
+        virtual=args.virtual, backends=args.backends, load=args.load, rpc=args.rpc,
+        listeners=listeners,
+    )  # fmt: skip
+
+
 @contextmanager
 def opened_session(
     args: argparse.Namespace, line: ProgressLine | None = None, **listeners: Any
 ) -> Iterator[Session]:
     """A session on args.model, closed at the end; `listeners` are fields of Listeners."""
     line = line or ProgressLine()
-    session = Session(virtual=args.virtual, listeners=Listeners(on_progress=line, **listeners))
+    session = machine_session(args, Listeners(on_progress=line, **listeners))
     try:
+        session.check_loaded()
         session.open(args.model)
         session.options = with_given(session.default_options(), args)
         line.clear()

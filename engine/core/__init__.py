@@ -13,6 +13,9 @@ quants_iq  the same for formats with codebooks
 codebooks  the points of those codebooks
 block_parts  scales and numbers of a few bits, out of bytes
 devices    DeviceFacts, BufferTypeFacts, BufferFacts, BackendView, rules of what a device can do
+op_matrix  what checking single operations on devices found
+load_report  what was tried to load backends, and how each got here
+device_text  all that is known of a device, in words
 repack     CPU_REPACK: which weights the CPU may keep interleaved
 blas       which products a BLAS library takes
 options    one table of every option

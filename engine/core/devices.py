@@ -61,6 +61,14 @@ class BufferTypeFacts:
 CPU_BUFT = BufferTypeFacts("CPU", alignment=32, is_host=True)
 """Ordinary memory: the CPU's, and that of accelerators which work in it."""
 
+MAPPED = "_Mapped"
+"""Ends the name of a buffer's type where the buffer is a mapped file."""
+
+
+def mapped(buft: BufferTypeFacts) -> BufferTypeFacts:
+    """The type of a buffer that is a mapped file: another name, the same memory."""
+    return replace(buft, name=f"{buft.name}{MAPPED}")
+
 
 @dataclass(frozen=True, slots=True)
 class BufferFacts:
@@ -102,13 +110,16 @@ class DeviceRules(Protocol):
 class DeviceFacts:
     """A device at a moment. Memory in bytes; free and total 0 mean nothing is reported.
 
-    `reg` names the backend family; `device_id` is the bus address, so that one card seen by two
-    backends is used once. `features` are CPU features by the names that ggml prints, such as AVX2
-    (see repack.py). `software` is set for a device that computes on the CPU (PoCL), with the words
-    to show. `stream` names its backend where that differs from the device (RPC). `copies_async`: it
-    queues copies from another device that does so too. `extra_bufts` are further kinds of memory
-    for weights, best first, such as the CPU's CPU_REPACK. `rules_by_use` is there for a device that
-    is used by choice: its rules in place of `rules`, by what the option asks; see `in_use`.
+    `memory_source` says how free memory was obtained. `reg` names the backend family; `device_id`
+    is the bus address, so that one card seen by two backends is used once. `features` are CPU
+    features by the names that ggml prints, such as AVX2 (see repack.py). `software` is set for a
+    device that computes on the CPU (PoCL), with the words to show. `stream` names its backend where
+    that differs from the device (RPC). `copies_async`: it queues copies from another device that
+    does so too. `extra_bufts` are further kinds of memory for weights, best first, such as the
+    CPU's CPU_REPACK. `rules_by_use` is there for a device that is used by choice: its rules in
+    place of `rules`, by what the option asks; see `in_use`. `layer_rules` is there for an
+    accelerator that can take layers as a GPU does: its rules then; see `taking_layers`.
+    `extra_bufts_first`: weights go there before they go into its own memory.
     """
 
     name: str
@@ -130,6 +141,15 @@ class DeviceFacts:
     rules_by_use: Mapping[BlasUse, DeviceRules] | None = field(
         default=None, repr=False, compare=False
     )
+    memory_source: str = ""
+    layer_rules: DeviceRules | None = field(default=None, repr=False, compare=False)
+    extra_bufts_first: bool = False
+
+    def taking_layers(self) -> DeviceFacts:
+        """The device as one that layers are given to, since it is named for that (-dev)."""
+        if self.layer_rules is None:
+            return self
+        return replace(self, type=DeviceType.GPU, rules=self.layer_rules, extra_bufts_first=True)
 
     def in_use(self, use: BlasUse) -> DeviceFacts | None:
         """The device as it is used when the option `blas` asks for `use`; None: not at all."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+from engine.core.devices import DeviceCaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
 
     from engine.core.devices import DeviceType
     from engine.core.experts import ExpertUse, Run
+    from engine.core.load_report import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +61,27 @@ class ModelSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class BufferTypeSummary:
+    """A kind of memory of a device; bytes. `max_bytes`, of one allocation, is None without limit.
+
+    `use` is "default", "host" (pinned) or "extra" (for weights).
+    """
+
+    name: str
+    use: str
+    alignment: int
+    max_bytes: int | None
+    is_host: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSummary:
-    """A device of this machine. Bytes; 0 where nothing is reported."""
+    """A device of this machine. Bytes; 0 where nothing is reported.
+
+    `memory_source` says how free memory was obtained; `reg_index` is the place of its family among
+    those registered, -1 on paper; `origin` says how that got here. `features` are pairs of name and
+    value.
+    """
 
     name: str
     description: str
@@ -68,6 +90,14 @@ class DeviceSummary:
     memory_total: int
     software: str = ""
     virtual: bool = False
+    memory_source: str = ""
+    reg: str = ""
+    reg_index: int = -1
+    device_id: str | None = None
+    caps: DeviceCaps = field(default_factory=DeviceCaps)
+    bufts: tuple[BufferTypeSummary, ...] = ()
+    features: tuple[tuple[str, str], ...] = ()
+    origin: Origin | None = None
 
 
 class RunState(enum.StrEnum):

@@ -24,6 +24,7 @@ generic        models of any other architecture: weights by layer, caches as far
 planned_model  a model on devices, before any graph
 memory         the ledger: bytes by buffer type and kind
 planning       PlanSet of a header, devices and options; pure
+upload         weights on their way to a device, through pinned memory where it has some
 loader         weights into real buffers
 cells          which position is in which cell of the cache
 batch_inputs   what the host writes before a batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import padded_bytes
@@ -10,6 +11,8 @@ from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
 from engine.core.devices import BufferUsage
 from engine.core.summary import Progress
 from engine.errors import DeviceError, ModelError, Stopped
+from engine.model.upload import sending
+from engine.model.weights import mapped_runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from engine.gguf.reader import GgufFile
     from engine.model.kv_cache import KvCache
     from engine.model.recurrent_state import RecurrentState
-    from engine.model.weights import WeightBuffer, WeightSet
+    from engine.model.weights import MappedRun, WeightBuffer, WeightSet
 
 
 class Resident:
@@ -72,18 +75,20 @@ def load_weights(
     for buffer in weights.buffers:
         device = devices[buffer.device.name]
         if buffer.is_mapped:
-            _map(resident, file, buffer, device)
+            for run in mapped_runs(buffer.buft, buffer.weights):
+                _map(resident, file, run, device, buffer.buft.name)
             continue
         tensors = [weight.tensor for weight in buffer.weights]
         places = _allocate(resident, device, buffer.buft, tensors, BufferUsage.WEIGHTS)
-        for i, (weight, place) in enumerate(zip(buffer.weights, places, strict=True)):
-            if stop_asked():
-                raise Stopped
-            place.buffer.init_tensor(place.offset, weight.tensor)
-            place.buffer.set_tensor(place.offset, file.tensor_bytes(weight.info)).synchronize()
-            resident.places[weight.tensor] = place
-            done += weight.info.n_bytes
-            on_progress(Progress(_label(buffer, device, i), done, total))
+        with sending(device, buffer.buft.name) as send:
+            for i, (weight, place) in enumerate(zip(buffer.weights, places, strict=True)):
+                if stop_asked():
+                    raise Stopped
+                place.buffer.init_tensor(place.offset, weight.tensor)
+                send(place, file.tensor_bytes(weight.info))
+                resident.places[weight.tensor] = place
+                done += weight.info.n_bytes
+                on_progress(Progress(_label(buffer, device, i), done, total))
 
 
 def _bring_in(file: GgufFile, on_progress: OnProgress, stop_asked: StopAsked) -> None:
@@ -105,10 +110,12 @@ def _label(buffer: WeightBuffer, device: Device, i_weight: int) -> str:
     return f"loading {name} into {buffer.buft.name}, {i_weight + 1} of {len(buffer.weights)}"
 
 
-def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Device) -> None:
-    start = file.data_offset + min(weight.info.offset for weight in buffer.weights)
-    memory: Bytes = file.mapped_bytes(start, start + buffer.n_bytes)
-    mapped = device.buffer_from_host_ptr(memory, buffer.buft.name)
+def _map(resident: Resident, file: GgufFile, run: MappedRun, device: Device, buft: str) -> None:
+    """A buffer of type `buft` from the page that the run begins in; each weight has its place."""
+    start = file.data_offset + run.start
+    start -= start % mmap.PAGESIZE
+    memory: Bytes = file.mapped_bytes(start, file.data_offset + run.end)
+    mapped = device.buffer_from_host_ptr(memory, buft)
     if mapped is None:
         raise DeviceError(
             f"{device.facts.name} cannot use a mapped file.",
@@ -117,7 +124,7 @@ def _map(resident: Resident, file: GgufFile, buffer: WeightBuffer, device: Devic
         )
     mapped.usage = BufferUsage.WEIGHTS
     resident.buffers.append(mapped)
-    for weight in buffer.weights:
+    for weight in run.weights:
         offset = file.data_offset + weight.info.offset - start
         resident.places[weight.tensor] = Place(mapped, offset)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,8 +78,10 @@ class ModelPlacement:
         """Where a weight of a device's layer may go, best first."""
         if device.type is DeviceType.CPU:
             return self.cpu_spots
-        own = [MemorySpot(device, buft) for buft in (device.buft, *device.extra_bufts)]
-        return (*own, *self.cpu_spots)
+        kinds = (device.buft, *device.extra_bufts)
+        if device.extra_bufts_first and self.use_extra_bufts:
+            kinds = (*device.extra_bufts, device.buft)
+        return (*(MemorySpot(device, buft) for buft in kinds), *self.cpu_spots)
 
     def override_of(self, name: str) -> TensorOverride | None:
         """The override that decides on a weight: the first whose pattern is found in its name."""
@@ -107,12 +109,13 @@ def place_model(
     """Choose devices and give every layer one. PlacementError when an option asks for no device."""
     _refuse_unused(devices, options)
     devices = [used for d in devices if (used := d.in_use(options.blas)) is not None]
+    devices = _with_layers_for(devices, options.devices or ())
     cpu = next((d for d in devices if d.type is DeviceType.CPU), None)
     if cpu is None:
         raise PlacementError(
             "There is no CPU device.",
             "The scheduler puts what nothing else can run on the CPU.",
-            "Add one, for example --virtual CPU:cpu:16384.",
+            "Let --backends name cpu, or add one on paper, such as --virtual CPU:cpu:16384.",
         )
     chosen = _model_devices(devices, options, cpu)
     n_gpu_layers = n_layer + 1 if options.n_gpu_layers < 0 else options.n_gpu_layers
@@ -131,6 +134,12 @@ def place_model(
         use_host_buffer=options.host_buffer,
         overrides=_overrides(options, devices, cpu),
     )  # fmt: skip
+
+
+def _with_layers_for(devices: Sequence[DeviceFacts], names: Sequence[str]) -> list[DeviceFacts]:
+    """The devices, those that -dev names as ones that take layers."""
+    wanted = {name.lower() for name in names}
+    return [d.taking_layers() if {d.name.lower(), d.reg.lower()} & wanted else d for d in devices]
 
 
 def _refuse_unused(devices: Sequence[DeviceFacts], options: Options) -> None:
@@ -318,8 +327,3 @@ def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
         ):
             return f"{device.name} does not compute asynchronously, or has no events"
     return ""
-
-
-def mapped(buft: BufferTypeFacts) -> BufferTypeFacts:
-    """The type of a buffer that is a mapped file: another name, the same memory."""
-    return replace(buft, name=f"{buft.name}_Mapped")

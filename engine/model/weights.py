@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import enum
+import mmap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.backend.alloc import padded_bytes
-from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, DeviceType
+from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, DeviceFacts, mapped
 from engine.core.tensor import Tensor, shape4
 from engine.errors import ModelError
 from engine.model.arch_keys import COPY_HINT
-from engine.model.placement import MemorySpot, ModelPlacement, mapped
 from engine.model.probe import choose_spot, first_spot
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.core.ops import Op
     from engine.gguf.reader import GgufFile, TensorInfo
     from engine.model.hparams import Hparams
+    from engine.model.placement import MemorySpot, ModelPlacement
 
 
 class LayerClass(enum.Enum):
@@ -81,13 +82,21 @@ class Weight:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightBuffer:
-    """All weights of one buffer type: bytes of the buffer, or the mapped span of the file."""
+    """All weights of one buffer type: bytes of the buffer, or of what is mapped of the file."""
 
     device: DeviceFacts
     buft: BufferTypeFacts
     is_mapped: bool
     weights: tuple[Weight, ...]
     n_bytes: int
+
+
+class MappedRun(NamedTuple):
+    """Weights that one mapped buffer holds, and where they lie in the file's data section."""
+
+    weights: tuple[Weight, ...]
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -247,8 +256,7 @@ class _WeightPlanner:
         return self._placement.use_mmap and caps.buffer_from_host_ptr and default
 
     def _home_type(self, spot: MemorySpot) -> BufferTypeFacts:
-        is_cpu = spot.device.type is DeviceType.CPU
-        return mapped(spot.buft) if is_cpu and self._is_mapped(spot) else spot.buft
+        return mapped(spot.buft) if self._is_mapped(spot) else spot.buft
 
     def _buffer_facts(self, spot: MemorySpot) -> BufferFacts:
         known = self._facts.get(spot.buft)
@@ -271,8 +279,32 @@ def _buffer_of(weights: list[Weight]) -> WeightBuffer:
     buft = first.tensor.buffer.buft
     is_mapped = buft != first.buft
     if is_mapped:
-        start = min(weight.info.offset for weight in weights)
-        n_bytes = max(weight.info.end for weight in weights) - start
+        n_bytes = sum(run.end - run.start for run in mapped_runs(buft, weights))
     else:
         n_bytes = sum(padded_bytes(buft, weight.tensor) for weight in weights)
     return WeightBuffer(first.device, buft, is_mapped, tuple(weights), n_bytes)
+
+
+def mapped_runs(buft: BufferTypeFacts, weights: Sequence[Weight]) -> tuple[MappedRun, ...]:
+    """The buffers that map `weights`, in the file's order.
+
+    Host memory is mapped once, from its first to its last weight, as in llama.cpp. A device's
+    buffers leave out what lies between its weights, and each fits into `buft.max_bytes` with the
+    page that it begins in; a weight that does not has one of its own.
+    """
+    ordered = sorted(weights, key=lambda weight: weight.info.offset)
+    groups: list[list[Weight]] = []
+    for weight in ordered:
+        if not groups or not (buft.is_host or _continues(groups[-1], weight, buft.max_bytes)):
+            groups.append([])
+        groups[-1].append(weight)
+    return tuple(
+        MappedRun(tuple(group), group[0].info.offset, group[-1].info.end) for group in groups
+    )
+
+
+def _continues(group: Sequence[Weight], weight: Weight, max_bytes: int | None) -> bool:
+    """Whether a weight lies behind those of `group`, and the buffer has room for it."""
+    is_next = weight.info.offset - group[-1].info.end < mmap.PAGESIZE
+    n_bytes = weight.info.end - group[0].info.offset + mmap.PAGESIZE
+    return is_next and (max_bytes is None or n_bytes <= max_bytes)

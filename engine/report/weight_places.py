@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.core.devices import MAPPED
 from engine.core.tensor import Tensor
 from engine.model.probe import first_spot
 from engine.model.weights import LayerClass
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from engine.model.placement import MemorySpot, ModelPlacement
     from engine.model.planned_model import PlannedModel
     from engine.model.weights import WeightKind
-
-
-MAPPED = "_Mapped"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
@@ -10,6 +11,7 @@ from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGr
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.errors import ModelError, Stopped
+from engine.sched.cross_reads import CrossReads
 from engine.sched.execute import EvalCallback, SplitRunner
 from engine.sched.pipeline import Pipeline
 
@@ -222,9 +224,10 @@ class Scheduler:
 
     def _split_graphs(self, plan: Plan, places: Mapping[Tensor, Place]) -> tuple[SplitGraph, ...]:
         graphs = []
+        reads = CrossReads(plan)
         for split in plan.trace.cut.splits:
             nodes = plan.run.nodes[split.start : split.stop]
-            graphs.append(SplitGraph(nodes, places))
+            graphs.append(SplitGraph(nodes, places, outside=partial(reads.of, split.id)))
         return tuple(graphs)
 
     def _synchronize_all(self) -> None:

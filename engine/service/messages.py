@@ -11,12 +11,14 @@ import enum
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.core.load_report import LoadReport
 from engine.model.manifest import DEMO as DEMO  # A path that `OpenModel` takes.
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from engine.core.devices import Unavailable
+    from engine.core.op_matrix import OpMatrix
     from engine.core.options import Options
     from engine.core.summary import (
         DeviceSummary,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from engine.core.table import PlanSetTable, PlanTable
     from engine.trace.snapshot import TraceSnapshot
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when a message changes; the window refuses an engine of another number."""
 
 
@@ -95,6 +97,42 @@ class ExportTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadBackend:
+    """Load a backend from a file, or all of a folder."""
+
+    request_id: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadBackend:
+    """Take out a loaded backend by its name, that of a device of it, or its file.
+
+    It waits for the end of a run; what is loaded on its devices is released.
+    """
+
+    request_id: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOps:
+    """Check single operations on devices against a reference; answered by OpsChecked.
+
+    `devices` are names, () means all. `of_model` takes the operations of the open model's graphs,
+    else the built-in cases. `op` and `type` narrow them down. With `speed` each is timed too, which
+    takes longer. A wish to stop ends it: what was found by then is the answer.
+    """
+
+    request_id: int
+    devices: tuple[str, ...] = ()
+    of_model: bool = True
+    op: str = ""
+    type: str = ""
+    speed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Poll:
     """Ask for spans newer than `trace_seq`."""
 
@@ -106,8 +144,32 @@ class Shutdown:
     """End the engine's process."""
 
 
-Request = OpenModel | Replan | StartRun | StartEmbed | StopRun | ExportTrace | Poll | Shutdown
-REQUESTS = (OpenModel, Replan, StartRun, StartEmbed, StopRun, ExportTrace, Poll, Shutdown)
+Request = (
+    OpenModel
+    | Replan
+    | StartRun
+    | StartEmbed
+    | StopRun
+    | ExportTrace
+    | LoadBackend
+    | UnloadBackend
+    | CheckOps
+    | Poll
+    | Shutdown
+)
+REQUESTS = (
+    OpenModel,
+    Replan,
+    StartRun,
+    StartEmbed,
+    StopRun,
+    ExportTrace,
+    LoadBackend,
+    UnloadBackend,
+    CheckOps,
+    Poll,
+    Shutdown,
+)
 
 
 # Answers.
@@ -115,11 +177,30 @@ REQUESTS = (OpenModel, Replan, StartRun, StartEmbed, StopRun, ExportTrace, Poll,
 
 @dataclass(frozen=True, slots=True)
 class EngineReady:
-    """The engine is up. `hidden` and unusable devices carry their reasons."""
+    """The engine is up. `hidden` and unusable devices carry their reasons.
+
+    `load_report` is what was tried to load backends.
+    """
 
     protocol: int
     devices: tuple[DeviceSummary, ...]
     unavailable: tuple[Unavailable, ...]
+    load_report: LoadReport = field(default_factory=LoadReport)
+
+
+@dataclass(frozen=True, slots=True)
+class BackendsChanged:
+    """What became of loading or unloading: `report` is about this request, the rest about all.
+
+    Nothing may have been loaded: then `report` says why. Plans made before know the devices of
+    before; a Replan makes one for those of now.
+    """
+
+    request_id: int
+    report: LoadReport
+    devices: tuple[DeviceSummary, ...]
+    unavailable: tuple[Unavailable, ...]
+    load_report: LoadReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +269,14 @@ class EmbedEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class OpsChecked:
+    """What checking operations found, stopped or not."""
+
+    request_id: int
+    matrix: OpMatrix
+
+
+@dataclass(frozen=True, slots=True)
 class TraceArrived:
     """Spans newer than the poll asked for."""
 
@@ -228,6 +317,7 @@ class EngineDied:
 
 Answer = (
     EngineReady
+    | BackendsChanged
     | ModelOpened
     | Planned
     | JobProgress
@@ -236,6 +326,7 @@ Answer = (
     | PlanMet
     | RunEnded
     | EmbedEnded
+    | OpsChecked
     | TraceArrived
     | Exported
     | Failed

@@ -26,12 +26,14 @@ from engine.running import Listeners, out_of_memory
 from engine.service.inbox import Inbox, Job
 from engine.service.messages import (
     PROTOCOL,
+    BackendsChanged,
     EmbedEnded,
     EngineReady,
     Exported,
     ExportTrace,
     Failed,
     JobProgress,
+    LoadBackend,
     ModelOpened,
     OpenModel,
     PlanMet,
@@ -47,6 +49,7 @@ from engine.service.messages import (
     TextEmitted,
     TraceArrived,
     TraceFormat,
+    UnloadBackend,
 )
 from engine.service.pipe import Pipe, connected_pipe
 from engine.session import Session
@@ -54,6 +57,7 @@ from engine.session import Session
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.core.load_report import LoadReport
     from engine.core.summary import Progress
     from engine.core.table import PlanTable
     from engine.planning import RunSetup
@@ -136,8 +140,10 @@ class Server:
             self._do(_id_of(job.request), functools.partial(self._start, job))
 
     def _greet(self) -> None:
-        devices, unavailable = self._session.devices(), self._session.unavailable()
-        self._pipe.send(EngineReady(PROTOCOL, devices, unavailable))
+        session = self._session
+        self._pipe.send(
+            EngineReady(PROTOCOL, session.devices(), session.unavailable(), session.load_report())
+        )
 
     def _start(self, job: Job) -> None:
         request = job.request
@@ -147,6 +153,12 @@ class Server:
             case Replan():
                 plans = self._session.plan(request.options)
                 self._pipe.send(Planned(request.request_id, plans))
+            case LoadBackend():
+                self._tell_backends(request, self._session.load_backend(request.path))
+            case UnloadBackend():
+                reg = self._session.find_backend(request.name)
+                unload = functools.partial(self._session.unload_backend, reg)
+                self._tell_backends(request, self._engine.submit(unload).result())
             case StartRun():
                 setup = self._session.setup()
                 run = functools.partial(self._run, request, job.number, setup)
@@ -171,6 +183,18 @@ class Server:
         if not model.plan_problem:
             options = request.options or self._session.default_options()
             self._pipe.send(Planned(request_id, self._session.plan(options)))
+
+    def _tell_backends(self, request: LoadBackend | UnloadBackend, report: LoadReport) -> None:
+        session = self._session
+        self._pipe.send(
+            BackendsChanged(
+                request.request_id,
+                report,
+                session.devices(),
+                session.unavailable(),
+                session.load_report(),
+            )
+        )
 
     # The engine thread.
 

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.session import Session
+from tests.engine.backends.ggml.libraries import cpu_library
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +15,10 @@ def opencl_device() -> str:
         reasons = "; ".join(item.reason for item in session.unavailable())
         pytest.skip(f"OpenCL: no device ({reasons})")
     return names[0]
+
+
+@pytest.fixture
+def ggml_cpu(monkeypatch) -> str:
+    """Name of a real ggml library's CPU, which sessions load; skipped without a library."""
+    monkeypatch.setenv("GGML_BACKEND_PATH", str(cpu_library()))
+    return "ggml-CPU"

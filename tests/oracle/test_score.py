@@ -44,6 +44,8 @@ FETCHED = {
 }
 
 GPU = Options(devices=("OpenCL0",), n_ctx=512)
+# Its threads wait for one another without giving way, which is slow on a busy computer.
+GGML = Options(devices=("ggml-CPU",), n_ctx=512, n_threads=1)
 PLACEMENTS = {
     "cpu": Options(devices=("none",), n_ctx=512),
     "opencl all layers": GPU,
@@ -51,16 +53,21 @@ PLACEMENTS = {
     # The recorded prompts are shorter than the rule's 32 rows.
     "opencl half, op_offload from one row on": GPU,
     "opencl half, op_offload off": replace(GPU, op_offload=False),
+    "ggml all layers": GGML,
+    "ggml half": GGML,
+    "ggml in the CPU's place": replace(GGML, devices=("none",)),
 }
 
 
 @pytest.fixture(params=list(PLACEMENTS))
 def placed(request, monkeypatch):
-    """Give a function that opens a model with half of its layers, all or none on OpenCL."""
+    """Give a function that opens a model with half of its layers, all or none on a device."""
     if "from one row" in request.param:
         monkeypatch.setenv("GGML_OP_OFFLOAD_MIN_BATCH", "1")
     if "opencl" in request.param:
         request.getfixturevalue("opencl_device")
+    if "ggml" in request.param:
+        request.getfixturevalue("ggml_cpu")
     session = Session()
 
     def open_model(path, half):

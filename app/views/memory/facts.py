@@ -11,6 +11,7 @@ import numpy as np
 
 from app.theme.colours import is_on_paper
 from app.theme.text import SPACE, count
+from engine.core.devices import MAPPED
 from engine.core.plan import MemoryKind
 from engine.core.repack import CPU_REPACK
 
@@ -125,10 +126,19 @@ def memory_facts(plans: PlanSetTable, was: PlanSetTable | None = None) -> Memory
 
 
 def held_twice(table: PlanTable) -> str:
-    """Which weights are in two memories at once, and how much that costs; empty if none are."""
+    """Which weights are in two memories at once, and how much that costs; empty if none are.
+
+    Devices that have mapped the same file share its pages: that is one memory.
+    """
     sizes: dict[str, list[int]] = defaultdict(list)
+    seen_in_file: set[str] = set()
     for slot in np.flatnonzero(table.is_weight[: table.n_leafs]).tolist():
-        sizes[table.name[slot]].append(int(table.n_bytes[slot]))
+        name = table.name[slot]
+        if table.bufts[table.home[slot]].endswith(MAPPED):
+            if name in seen_in_file:
+                continue
+            seen_in_file.add(name)
+        sizes[name].append(int(table.n_bytes[slot]))
     doubled = {name: found[0] for name, found in sizes.items() if len(found) > 1}
     if not doubled:
         return ""

@@ -22,5 +22,4 @@ row_tiles    register tiles over stored rows, for single columns
 super_forms  what the bytes of super-blocks of 256 mean
 super_tiles  tiles over rows of them
 kernels      one function an operation
-reference    the same operations in plain numpy, for tests
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from engine.backend.computer import cpu_model, memory_bytes, physical_cores
+from engine.backend.computer import cpu_model, memory_bytes, memory_source, physical_cores
 from engine.backend.host_buffer import HostBuffer, HostBufferType
 from engine.backend.interface import BackendReg, Device
 from engine.backends.cpu.repack import RepackBufferType
@@ -76,6 +76,7 @@ class CpuDevice(Device):
             caps=DeviceCaps(buffer_from_host_ptr=True),
             features=_features(),
             extra_bufts=(CPU_REPACK,),
+            memory_source=memory_source(),
         )
 
     def init_backend(self) -> Backend:

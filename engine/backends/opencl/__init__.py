@@ -16,9 +16,14 @@ encode_copies      the same for what moves elements: CPY, CONCAT, REPEAT, GET_RO
 encode_matmul   the same for MUL_MAT and MUL_MAT_ID, and the rounding of activations
 chains     sums and norms that one launch computes, with the rounding after them
 split      the calls of a whole split, rounded activations shared among matmuls
+steps      launches that become steps of one: which, and the table that describes them
+step_sources   the source of a program that has many kernels as steps
+binding    calls -> launches with kernels and buffers of the device
 launches   the calls of a split as the driver takes them, kept from token to token
-programs   .cl families built for a device, kernels by name
-buffer     device memory
+families   which .cl files a program is made of, and the macros that name its types
+programs   the programs of a device, kernels by name
+buffer     device memory, and mapped files that a device reads where they lie
+pinned     host memory that the driver has pinned
 scratch    memory of a stream for rounded activations
 backend    OpenClBackend: one in-order queue
 events     commands as events, times on the host's clock

@@ -19,18 +19,19 @@ from engine.backend.interface import (
     Place,
     SplitGraph,
 )
-from engine.backends.opencl.arguments import KernelCall, ceil_div
+from engine.backends.opencl.binding import bind_all, bind_no_steps
 from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
-from engine.backends.opencl.launches import CompiledSplit, Launch
+from engine.backends.opencl.launches import CompiledSplit
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
 from engine.errors import DeviceError, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from engine.backends.opencl.arguments import KernelCall
     from engine.backends.opencl.device import OpenClDevice
     from engine.core.tensor import Tensor
 
@@ -74,7 +75,7 @@ class OpenClBackend(Backend):
         target = _own(place)
         with driver_errors(self.name, "take data"):
             command = cl.enqueue_copy(
-                self._queue, target.memory, data, dst_offset=place.offset, is_blocking=False
+                self._queue, target.target, data, dst_offset=place.offset, is_blocking=False
             )
         return self._track(command, command)
 
@@ -99,7 +100,7 @@ class OpenClBackend(Backend):
         with driver_errors(self.name, "copy data"):
             command = cl.enqueue_copy(
                 self._queue,
-                own.memory,
+                own.target,
                 origin.memory,
                 byte_count=n_bytes,
                 src_offset=source.offset,
@@ -154,6 +155,14 @@ class OpenClBackend(Backend):
 
         warm_up(self, on_progress, nodes=nodes)
 
+    def try_steps(self, calls: Sequence[KernelCall]) -> None:
+        """Build and run the program that has the kernels of these calls as steps; computes none."""
+        with driver_errors(self.name, "prepare its kernels"):
+            CompiledSplit((bind_no_steps(self.device, calls),), can_clone=False).enqueue(
+                self._queue
+            )
+        self.synchronize()
+
     def dispose(self) -> None:
         """Finish the queue and let every callback come; buffers stay but for the scratch."""
         # A device that refuses even this has nothing left to wait for, and was reported before.
@@ -167,17 +176,8 @@ class OpenClBackend(Backend):
             calls = encode_split(
                 graph.nodes, graph.place_of, self.device.tuning, self._scratch.place
             )
-            launches = tuple(self._bind(call) for call in calls)
+            launches = bind_all(self.device, calls)
             return CompiledSplit(launches, can_clone=self.device.can_clone)
-
-    def _bind(self, call: KernelCall) -> Launch:
-        """The call with its kernel found, buffers and numbers as the driver takes them."""
-        types = [None if isinstance(a, Place) else a.dtype for a in call.args]
-        kernel = self.device.programs.kernel(call.program, call.kernel, types)
-        args = tuple(_own(a).memory if isinstance(a, Place) else a.item() for a in call.args)
-        group = self.device.tuning.group_items
-        items = ceil_div(call.items[0], group) * group
-        return Launch(kernel, args, (items, call.items[1], call.items[2]), (group, 1, 1))
 
     def _track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""

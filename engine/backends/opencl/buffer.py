@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 MIN_BYTES = 128
 """OpenCL has no empty buffers; an empty one of ours takes this much."""
 
+NO_MAPPING_HINT = "Read the file into memory instead (--no-mmap)."
+
 
 class OpenClBuffer(Buffer):
     """Memory on one device. Kernels take `memory` and an offset."""
@@ -32,10 +34,20 @@ class OpenClBuffer(Buffer):
         self._memory: cl.Buffer | None = memory
 
     @property
+    def held_bytes(self) -> int:
+        """What it takes of the device's memory."""
+        return self.size
+
+    @property
     def memory(self) -> cl.Buffer:
         """The OpenCL object."""
         assert self._memory is not None, "the buffer was released"
         return self._memory
+
+    @property
+    def target(self) -> cl.Buffer:
+        """The OpenCL object, to be written to."""
+        return self.memory
 
     @property
     def context(self) -> cl.Context:
@@ -46,7 +58,7 @@ class OpenClBuffer(Buffer):
         """Write `data` at `offset`; blocking."""
         with driver_errors(self._device.name, "take data"):
             return self._done(
-                cl.enqueue_copy(self._device.transfer_queue, self.memory, data, dst_offset=offset)
+                cl.enqueue_copy(self._device.transfer_queue, self.target, data, dst_offset=offset)
             )
 
     def get_tensor(self, offset: int, out: Bytes) -> Event:
@@ -64,7 +76,7 @@ class OpenClBuffer(Buffer):
         with driver_errors(self._device.name, "copy data"):
             command = cl.enqueue_copy(
                 self._device.transfer_queue,
-                self.memory,
+                self.target,
                 origin.memory,
                 byte_count=n_bytes,
                 src_offset=source.offset,
@@ -80,17 +92,39 @@ class OpenClBuffer(Buffer):
         with driver_errors(self._device.name, "clear memory"):
             queue = self._device.transfer_queue
             pattern = np.array([value], np.uint8)
-            cl.enqueue_fill_buffer(queue, self.memory, pattern, 0, self.size).wait()
+            cl.enqueue_fill_buffer(queue, self.target, pattern, 0, self.size).wait()
 
     def release(self) -> None:
         """Give the memory back to the driver now."""
         if self._memory is not None:
             self._memory.release()
             self._memory = None
-            self._device.note_released(self.size)
+            self._device.note_released(self.held_bytes)
 
     def _done(self, command: cl.Event) -> Event:
         return CommandEvent(command, command, self._device.events)
+
+
+class MappedBuffer(OpenClBuffer):
+    """A mapped file that kernels read where it lies; nothing can write to it."""
+
+    def __init__(self, device: OpenClDevice, mapping: Bytes, buft: BufferTypeFacts) -> None:
+        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.USE_HOST_PTR
+        _check_size(device.name, buft, mapping.size)
+        with driver_errors(device.name, "use the mapped file", NO_MAPPING_HINT):
+            memory = cl.Buffer(device.context, flags, hostbuf=mapping)
+        super().__init__(device, memory, mapping.size, BufferUsage.WEIGHTS)
+        self.buft = buft
+
+    @property
+    def held_bytes(self) -> int:
+        """Nothing: the pages are those of the file."""
+        return 0
+
+    @property
+    def target(self) -> cl.Buffer:
+        """Never: the file is mapped for reading."""
+        raise AssertionError("a mapped file would be written to")
 
 
 class OpenClBufferType(BufferType):
@@ -105,14 +139,18 @@ class OpenClBufferType(BufferType):
 
         Raises: DeviceError when it is larger than the device allows or than what is free.
         """
-        largest = self.facts.max_bytes
-        if largest is not None and size > largest:
-            raise DeviceError(
-                f"{self._device.name} allows buffers of up to {largest:,} bytes, not {size:,}.",
-                hint="Place fewer layers on it, or choose a smaller context.",
-            )
+        _check_size(self._device.name, self.facts, size)
         with driver_errors(self._device.name, f"allocate {size:,} bytes"):
             flags = cl.mem_flags.READ_WRITE
             memory = cl.Buffer(self._device.context, flags, max(size, MIN_BYTES))
         self._device.note_allocated(size)
         return OpenClBuffer(self._device, memory, size, usage)
+
+
+def _check_size(device_name: str, facts: BufferTypeFacts, size: int) -> None:
+    largest = facts.max_bytes
+    if largest is not None and size > largest:
+        raise DeviceError(
+            f"{device_name} allows buffers of up to {largest:,} bytes, not {size:,}.",
+            hint="Place fewer layers on it, or choose a smaller context.",
+        )

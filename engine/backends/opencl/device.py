@@ -10,13 +10,14 @@ import pyopencl as cl
 
 from engine.backend.computer import memory_bytes
 from engine.backend.interface import Device
-from engine.backends.opencl.buffer import OpenClBufferType
+from engine.backends.opencl.buffer import MappedBuffer, OpenClBufferType
 from engine.backends.opencl.clock import Reading, detect_clock
 from engine.backends.opencl.discovery import platform_rank
 from engine.backends.opencl.events import END, PROFILING, EventSource, StreamEvent, command_ns
+from engine.backends.opencl.pinned import PinnedBufferType, pinned_facts
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
-from engine.backends.opencl.tuning import CPU_TUNING, GPU_TUNING, Tuning
+from engine.backends.opencl.tuning import Tuning, tuning_for
 from engine.core.devices import (
     BufferTypeFacts,
     DeviceCaps,
@@ -26,7 +27,7 @@ from engine.core.devices import (
 )
 
 if TYPE_CHECKING:
-    from engine.backend.interface import BackendReg
+    from engine.backend.interface import BackendReg, Bytes
     from engine.backends.opencl.backend import OpenClBackend
     from engine.backends.opencl.discovery import FoundDevice
 
@@ -50,13 +51,16 @@ class OpenClDevice(Device):
         self.name = name
         self.context = context
         self.handle: cl.Device = found.handle
-        self.tuning: Tuning = CPU_TUNING if found.is_cpu else GPU_TUNING
+        self.tuning: Tuning = tuning_for(found.platform, is_cpu=found.is_cpu)
         self.programs = Programs(context, found.handle, name, self.tuning.build_options)
         self.transfer_queue = cl.CommandQueue(context, found.handle, properties=PROFILING)
         self.events = EventSource(name, detect_clock(self._read_clock))
         self._held_bytes = 0
+        self._shares_memory = found.shares_memory
         self._facts = _describe(reg.name, name, found, OpenClRules(name, offload_min_batch))
         self._buffer_type = OpenClBufferType(self, self._facts.buft)
+        pinned = self._facts.host_buft
+        self._host_buffer_type = None if pinned is None else PinnedBufferType(self, pinned)
 
     @property
     def can_clone(self) -> bool:
@@ -67,7 +71,7 @@ class OpenClDevice(Device):
     def facts(self) -> DeviceFacts:
         """Facts of this moment; free memory is an estimate, since OpenCL reports none."""
         free = self._facts.memory_total - self._held_bytes
-        if self._facts.software:
+        if self._shares_memory:
             # 0 stands for a system that does not say.
             free = min(free, memory_bytes()[0] or free)
         return replace(self._facts, memory_free=max(0, free))
@@ -86,6 +90,19 @@ class OpenClDevice(Device):
     def buffer_type(self) -> OpenClBufferType:
         """The device's own memory."""
         return self._buffer_type
+
+    def host_buffer_type(self) -> PinnedBufferType | None:
+        """Pinned host memory, where the device has memory of its own."""
+        return self._host_buffer_type
+
+    def buffer_from_host_ptr(self, memory: Bytes, name: str) -> MappedBuffer | None:
+        """A mapped file as a buffer of type `name`, where the device can use it.
+
+        Raises: DeviceError when the driver refuses, or when the buffer would be too large for it.
+        """
+        if not self._facts.caps.buffer_from_host_ptr:
+            return None
+        return MappedBuffer(self, memory, replace(self.buft_facts, name=name))
 
     def event_new(self) -> StreamEvent:
         """An event for `event_record`."""
@@ -146,6 +163,8 @@ def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) 
         max_bytes=handle.max_mem_alloc_size,
         is_host=False,
     )
+    # A device that works in the host's memory would copy within it: pinning gains nothing there.
+    pinned = None if found.shares_memory else pinned_facts(name, handle.max_mem_alloc_size)
     return DeviceFacts(
         name=name,
         description=found.description,
@@ -154,7 +173,15 @@ def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) 
         buft=buft,
         rules=rules,
         memory_total=handle.global_mem_size,
-        caps=DeviceCaps(asynchronous=True, events=True, mmap_support=True),
+        caps=DeviceCaps(
+            asynchronous=True,
+            host_buffer=pinned is not None,
+            buffer_from_host_ptr=found.maps_files,
+            events=True,
+            mmap_support=True,
+        ),
+        host_buft=pinned,
         software=SOFTWARE if found.is_cpu else "",
         copies_async=True,
+        memory_source="an estimate: OpenCL tells the total, and we know what we hold of it",
     )

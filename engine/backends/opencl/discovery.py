@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.core.devices import Unavailable
 
@@ -23,14 +23,30 @@ CHECK_HINT = (
 )
 
 
+class Verdict(NamedTuple):
+    """What a check found: why a device cannot be used, and why it cannot read a mapped file.
+
+    Empty where it can; `no_mapping` says nothing of a device that does not share host memory.
+    """
+
+    problem: str = ""
+    no_mapping: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDevice:
-    """A device as its platform describes it. `version_text` is CL_PLATFORM_VERSION."""
+    """A device as its platform describes it. `version_text` is CL_PLATFORM_VERSION.
+
+    `shares_memory`: it works in the host's memory, so that what is there need not be copied.
+    `no_mapping` is why it cannot read a mapped file all the same, as a check found.
+    """
 
     platform: str
     version_text: str
     device_name: str
     is_cpu: bool
+    shares_memory: bool = False
+    no_mapping: str = ""
     handle: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -40,9 +56,15 @@ class FoundDevice:
         return match.group(1) if match else self.platform
 
     @property
+    def maps_files(self) -> bool:
+        """Whether weights can be used where the file is mapped."""
+        return self.shares_memory and not self.no_mapping
+
+    @property
     def description(self) -> str:
         """Driver and hardware for people, such as "PoCL 3.1, Intel Xeon"."""
-        return f"{self.driver}, {hardware_name(self.device_name)}"
+        copies = f"; weights are copied, as {self.no_mapping}" if self.no_mapping else ""
+        return f"{self.driver}, {hardware_name(self.device_name)}{copies}"
 
 
 def platform_rank(version_text: str) -> tuple[int, ...]:
@@ -57,12 +79,12 @@ def hardware_name(device_name: str) -> str:
 
 
 def select(
-    found: Iterable[FoundDevice], check: Callable[[FoundDevice], str]
+    found: Iterable[FoundDevice], check: Callable[[FoundDevice], Verdict]
 ) -> tuple[tuple[FoundDevice, ...], tuple[Unavailable, ...]]:
     """Devices to use, newest platform first, and those left out with the reason.
 
     A CPU that a newer platform already offers is hidden and not even checked, since old software
-    drivers can end the process. `check` gives the reason why a device is unusable, or "".
+    drivers can end the process.
     """
     usable: list[FoundDevice] = []
     left_out: list[Unavailable] = []
@@ -73,11 +95,11 @@ def select(
             reason = f"the same CPU through {device.driver}"
             left_out.append(Unavailable(device.description, reason, hidden=True))
             continue
-        problem = check(device)
+        problem, no_mapping = check(device)
         if problem:
             left_out.append(Unavailable(device.description, problem, CHECK_HINT))
         else:
-            usable.append(device)
+            usable.append(replace(device, no_mapping=no_mapping))
     return tuple(usable), tuple(left_out)
 
 

@@ -12,9 +12,11 @@ from engine.errors import DeviceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+MEMORY_HINT = "Free memory on the device, or place fewer layers on it."
+
 
 @contextmanager
-def driver_errors(device_name: str, doing: str) -> Iterator[None]:
+def driver_errors(device_name: str, doing: str, hint: str = MEMORY_HINT) -> Iterator[None]:
     """Turn what the driver raises inside into a DeviceError: "OpenCL0 could not <doing>"."""
     try:
         yield
@@ -22,6 +24,6 @@ def driver_errors(device_name: str, doing: str) -> Iterator[None]:
         raise DeviceError(
             f"{device_name} could not {doing}.",
             "The OpenCL driver refused.",
-            "Free memory on the device, or place fewer layers on it.",
+            hint,
             details=str(error),
         ) from error

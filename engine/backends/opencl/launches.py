@@ -31,6 +31,11 @@ class CompiledSplit:
         self._is_new = True
 
     @property
+    def launches(self) -> tuple[Launch, ...]:
+        """The launches, in order."""
+        return self._shared
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing computes."""
         return not self._shared

@@ -51,8 +51,9 @@ def _devices_of(platform: cl.Platform) -> list[FoundDevice]:
             platform.name.strip(),
             platform.version.strip(),
             handle.name.strip(),
-            bool(handle.type & cl.device_type.CPU),
-            handle,
+            is_cpu=bool(handle.type & cl.device_type.CPU),
+            shares_memory=bool(handle.host_unified_memory),
+            handle=handle,
         )
         for handle in handles
         if handle.compiler_available

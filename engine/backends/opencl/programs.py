@@ -1,58 +1,36 @@
-"""Programs of a device: one a .cl family and its types, built when first asked for."""
+"""Programs of a device, built when first asked for.
+
+One a .cl family and its types, and those that have many kernels as steps.
+"""
 
 from __future__ import annotations
 
 import warnings
-from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import pyopencl as cl
 
-from engine.backends.opencl.encode_attention import MAX_HEAD, MAX_LONG_HEAD
-from engine.backends.opencl.readers import READERS
-from engine.core.types import TYPE_BY_LABEL, TensorType
+from engine.backends.opencl.families import all_files, macros_of, read, type_macros
+from engine.backends.opencl.step_sources import step_options, step_source
+from engine.backends.opencl.steps import MAX_BUFFERS
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-ProgramKey = tuple[str, str]
-"""(family, types): what FAMILIES describes, and the labels of the types it is built for."""
+    from engine.backends.opencl.families import ProgramKey
+    from engine.backends.opencl.steps import StepKernel
 
-
-class Family(NamedTuple):
-    """The .cl files of a family, in order, and what each of its types is called in them.
-
-    The role of a type becomes a macro: role "weight" of q5_0 defines WEIGHT_Q5_0. Where `reads`,
-    rows of the types are read: `weight8` stands for values8_q5_0, and so on (products.cl).
-    `macros` are defined besides.
-    """
-
-    files: tuple[str, ...]
-    roles: tuple[str, ...] = ()
-    reads: bool = True
-    macros: tuple[str, ...] = ()
+STEP_ARGS = (None, np.dtype(np.uint64), np.dtype(np.uint64), *[None] * MAX_BUFFERS)
+"""Arguments of run_steps: the table, its number of parts, groups, buffers."""
 
 
-ATTENTION = Family(("quantize", "slope", "flash_attn"), ("key", "value"))
+class StepProgram(NamedTuple):
+    """run_steps of a program, and the number of each kernel that it has."""
 
-
-FAMILIES: dict[str, Family] = {
-    "elementwise": Family(("chunks", "elementwise")),
-    "copies": Family(("chunks", "copies")),
-    "rows": Family(("norm_row", "rows")),
-    "soft_max": Family(("slope", "soft_max")),
-    "rope": Family(("rope",)),
-    "round_rows": Family(("quantize", "round_rows")),
-    "norm_chain": Family(("quantize", "round_rows", "norm_row", "norm_chain")),
-    "set_rows": Family(("quantize", "set_rows"), ("target",), reads=False),
-    "get_rows": Family(("get_rows",), ("weight",)),
-    "mul_mat": Family(("whole", "products", "mul_mat"), ("weight",)),
-    "mul_mat_id": Family(("whole", "products", "mul_mat_id"), ("weight",)),
-    "flash_attn": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_HEAD}",)),
-    "flash_attn_long": ATTENTION._replace(macros=(f"MAX_HEAD={MAX_LONG_HEAD}",)),
-}
-"""Every family; common.cl comes before its files."""
+    kernel: cl.Kernel
+    numbers: Mapping[StepKernel, int]
 
 
 class Programs:
@@ -68,6 +46,7 @@ class Programs:
         self._options = tuple(options)
         self._built: dict[ProgramKey, cl.Program] = {}
         self._kernels: dict[tuple[ProgramKey, str], cl.Kernel] = {}
+        self._step_programs: list[StepProgram] = []
 
     def kernel(self, key: ProgramKey, name: str, arg_types: Sequence[object]) -> cl.Kernel:
         """The kernel object of that name; builds its program first if need be.
@@ -84,44 +63,37 @@ class Programs:
             self._kernels[key, name] = kernel
         return self._kernels[key, name]
 
+    def steps(self, kernels: Collection[StepKernel]) -> StepProgram:
+        """A program that has all of these kernels as steps; builds one if there is none."""
+        for built in self._step_programs:
+            if built.numbers.keys() >= set(kernels):
+                return built
+        # Sorted, since the same source is found in the driver's cache.
+        ordered = sorted(set(kernels))
+        options = [*self._options, *step_options(ordered)]
+        label = f"{self._device_name}: the steps of a token"
+        program = build_program(self._context, self._device, step_source(ordered), options, label)
+        kernel = cl.Kernel(program, "run_steps")
+        kernel.set_scalar_arg_dtypes(list(STEP_ARGS))
+        made = StepProgram(kernel, {k: i for i, k in enumerate(ordered)})
+        self._step_programs.append(made)
+        return made
+
     def built(self) -> frozenset[ProgramKey]:
         """The programs built so far."""
         return frozenset(self._built)
 
+    @property
+    def n_step_programs(self) -> int:
+        """Programs that have many kernels as steps, built so far."""
+        return len(self._step_programs)
+
     def _build_family(self, key: ProgramKey) -> cl.Program:
         label = f"{self._device_name}: {' '.join(key)}"
-        options = [*self._options, *_options(key)]
-        source = "\n".join(_read(name) for name in _files(key))
+        macros = dict.fromkeys((*type_macros(key), *macros_of(key)))
+        options = [*self._options, *(f"-D{macro}" for macro in macros)]
+        source = "\n".join(read(name) for name in all_files(key))
         return build_program(self._context, self._device, source, options, label)
-
-
-def _types(key: ProgramKey) -> list[TensorType]:
-    return [TYPE_BY_LABEL[label] for label in key[1].split()]
-
-
-def _files(key: ProgramKey) -> list[str]:
-    """The .cl files of a program: those that read its types come before the family's own."""
-    family = FAMILIES[key[0]]
-    readers = [READERS[t].file for t in _types(key)] if family.reads else []
-    return list(dict.fromkeys(["common", *readers, *family.files]))
-
-
-def _options(key: ProgramKey) -> list[str]:
-    """The macros by which the .cl files know the types of a program."""
-    family = FAMILIES[key[0]]
-    defined = list(family.macros)
-    for role, tensor_type in zip(family.roles, _types(key), strict=True):
-        label = tensor_type.label
-        defined.append(f"{role}_{label}".upper())
-        if family.reads:
-            defined += [f"TYPE_{label}".upper(), f"{role}8=values8_{label}"]
-            defined += [] if tensor_type.is_quantized else [f"{role}1=values1_{label}"]
-        if role == "weight" and READERS[tensor_type].has_add_block:
-            defined.append(f"add_block=add_block_{label}")
-        if role == "weight" and READERS[tensor_type].whole is not None:
-            defined += [f"add_whole=add_whole_{label}", f"BLOCK_ELEMS={tensor_type.block_elems}"]
-            defined.append(f"BLOCK_BYTES={tensor_type.block_bytes}")
-    return [f"-D{macro}" for macro in dict.fromkeys(defined)]
 
 
 def build_program(
@@ -145,9 +117,3 @@ def build_program(
             details=f"device: {device.name.strip()}\nkernels: {label.strip()}\n{error}",
         ) from error
     return program
-
-
-def _read(name: str) -> str:
-    """One .cl file, with a line directive so that build logs name it."""
-    text = files("engine.backends.opencl").joinpath("kernels", f"{name}.cl").read_text("utf-8")
-    return f'#line 1 "{name}.cl"\n{text}'

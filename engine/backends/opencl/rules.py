@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.backends.opencl.encode import GLU_KERNELS, UNARY_KERNELS
 from engine.backends.opencl.encode_attention import MAX_LONG_HEAD
 from engine.backends.opencl.readers import CACHE_TYPES, READERS
-from engine.core.devices import CUDA_MIN_BATCH, BufferTypeFacts, offload_batch
+from engine.core.devices import CUDA_MIN_BATCH, MAPPED, BufferTypeFacts, offload_batch
 from engine.core.ops import (
     EMPTY_OPS,
     MULTI_ROPES,
@@ -49,8 +49,8 @@ class OpenClRules:
         return rule is not None and rule(tensor)
 
     def supports_buft(self, buft: BufferTypeFacts) -> bool:
-        """Whether it is the device's own memory."""
-        return buft.name == self.buft_name
+        """Whether it is the device's own memory, or a file that it has mapped."""
+        return buft.name in (self.buft_name, f"{self.buft_name}{MAPPED}")
 
     def offload_op(self, tensor: Tensor) -> bool:
         """CUDA's batch rule with this device's threshold."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +28,17 @@ kernel void check(global const float *x, global half *as_half, global float *y)
 """
 N_ELEMS = 64
 
+MAPPING_SOURCE = """
+kernel void sums(global const uchar *bytes, uint n, global uint *y)
+{
+    uint sum = 0;
+    for (uint i = get_global_id(0); i < n; i += get_global_size(0)) sum += bytes[i];
+    y[get_global_id(0)] = sum;
+}
+"""
+N_SUMS = 16
+MOST_MAPPED_BYTES = 1 << 20
+
 
 def check_device(found: FoundDevice) -> str:
     """Why the device cannot be used, or an empty text when a small kernel came out right."""
@@ -37,6 +51,45 @@ def check_device(found: FoundDevice) -> str:
     if not np.array_equal(got, _expected()):
         return "it computed a small kernel wrong"
     return ""
+
+
+def check_mapping(found: FoundDevice) -> str:
+    """Why the device cannot read a file that is mapped for reading, or an empty text.
+
+    The file is the program that runs this; its bytes are summed up on the device and here.
+    """
+    with (
+        Path(sys.executable).open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
+    ):
+        n_bytes = min(len(mapping), MOST_MAPPED_BYTES) // N_SUMS * N_SUMS
+        mapped = np.frombuffer(mapping, np.uint8, n_bytes)
+        try:
+            got = _sums(found.handle, mapped)
+        except DeviceError as error:
+            return f"its compiler refused to read a mapped file: {_first_line(error.details)}"
+        except cl.Error as error:
+            return f"its driver refused a mapped file: {_first_line(str(error))}"
+        expected = mapped.reshape(-1, N_SUMS).sum(axis=0, dtype=np.uint32)
+        del mapped
+    return "" if np.array_equal(got, expected) else "it read a mapped file wrong"
+
+
+def _sums(
+    device: cl.Device, mapped: np.ndarray[tuple[int], np.dtype[np.uint8]]
+) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
+    context = cl.Context([device])
+    queue = cl.CommandQueue(context)
+    program = build_program(context, device, MAPPING_SOURCE, [], "check of mapped files")
+    flags = cl.mem_flags
+    source = cl.Buffer(context, flags.READ_ONLY | flags.USE_HOST_PTR, hostbuf=mapped)
+    got = np.empty(N_SUMS, np.uint32)
+    target = cl.Buffer(context, flags.WRITE_ONLY, got.nbytes)
+    cl.Kernel(program, "sums")(queue, (N_SUMS,), None, source, np.uint32(mapped.size), target)
+    cl.enqueue_copy(queue, got, target)
+    for memory in (source, target):
+        memory.release()
+    return got
 
 
 def _run(device: cl.Device) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

@@ -1,9 +1,9 @@
 """The self check in a process of its own: a driver that cannot compile may end its process.
 
-    python -m engine.backends.opencl.trial N       checks the N-th device that the drivers offer
+    python -m engine.backends.opencl.trial N WHAT     tries it on the N-th device of the drivers
 
-Prints why the device cannot be used, or nothing. What came out right is remembered beside the
-compiled kernels, so that a start does not compile and run the trial again.
+WHAT is one of CHECKS. Prints why the device cannot do that, or nothing. What came out right is
+remembered beside the compiled kernels, so that a start does not compile and run the trial again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import pyopencl as cl
 
 from engine import paths
+from engine.backends.opencl.discovery import Verdict
 from engine.backends.opencl.platforms import find_devices
-from engine.backends.opencl.selfcheck import check_device
+from engine.backends.opencl.selfcheck import check_device, check_mapping
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,33 +30,40 @@ LIMIT_S = 120
 
 _WORDS = 300
 
+KERNEL, MAPPING = "a small kernel", "a mapped file"
 
-def check_apart(found: FoundDevice, index: int) -> str:
-    """Why the device, the `index`-th of `find_devices`, cannot be used; "" when it can."""
+CHECKS = {KERNEL: check_device, MAPPING: check_mapping}
+
+
+def check_apart(found: FoundDevice, index: int) -> Verdict:
+    """What can be said of the device, the `index`-th of `find_devices`."""
     passed = _passed()
-    if _identity(found) in passed:
-        return ""
-    problem = _try(index)
-    if not problem:
-        _remember([*passed, _identity(found)])
-    return problem
+    known = passed.get(_identity(found))
+    if known is not None:
+        return Verdict(no_mapping=known)
+    problem = _try(index, KERNEL)
+    if problem:
+        return Verdict(problem)
+    no_mapping = _try(index, MAPPING) if found.shares_memory else ""
+    _remember(passed | {_identity(found): no_mapping})
+    return Verdict(no_mapping=no_mapping)
 
 
-def _try(index: int) -> str:
-    command = [sys.executable, "-m", "engine.backends.opencl.trial", str(index)]
+def _try(index: int, what: str) -> str:
+    command = [sys.executable, "-m", "engine.backends.opencl.trial", str(index), what]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
             errors="replace", cwd=paths.repository_dir(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"its driver did not finish a small kernel within {LIMIT_S} s"
+        return f"its driver did not finish {what} within {LIMIT_S} s"
     except OSError as error:
         return f"its check could not be started: {error.strerror}"
     if done.returncode:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
         said = lines[0][:_WORDS] if lines else f"status {done.returncode}"
-        return f"its driver ended the process that tried a small kernel: {said}"
+        return f"its driver ended the process that tried {what}: {said}"
     return done.stdout.strip()
 
 
@@ -65,22 +73,24 @@ def _identity(found: FoundDevice) -> str:
     return " | ".join((found.version_text, found.device_name, version, cl.VERSION_TEXT))
 
 
-def _passed() -> list[str]:
+def _passed() -> dict[str, str]:
+    """Devices that can be used, by identity, and why one cannot read a mapped file."""
     try:
         verdicts = json.loads(_file().read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return []
-    return (
-        [text for text in verdicts if isinstance(text, str)] if isinstance(verdicts, list) else []
-    )
+        return {}
+    if not isinstance(verdicts, dict):
+        return {}
+    return {identity: text for identity, text in verdicts.items() if isinstance(text, str)}
 
 
-def _remember(passed: list[str]) -> None:
+def _remember(passed: dict[str, str]) -> None:
     """Best effort: without it the next start tries again."""
+    newest = dict(list(passed.items())[-64:])
     file = _file()
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(passed[-64:]), encoding="utf-8")
+        file.write_text(json.dumps(newest), encoding="utf-8")
     except OSError:
         return
 
@@ -91,11 +101,11 @@ def _file() -> Path:
 
 def _main() -> int:
     found, _ = find_devices()
-    index = int(sys.argv[1])
+    index, what = int(sys.argv[1]), sys.argv[2]
     if index >= len(found):
         sys.stdout.write("it is gone")
         return 0
-    sys.stdout.write(check_device(found[index]))
+    sys.stdout.write(CHECKS[what](found[index]))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,9 +15,9 @@ class Tuning:
     with up to `tile_columns` an item, or to mul_mat_id_tile with `expert_rows` rows an item.
     `rope_heads` heads share the angles one item computes. `queries` of a head are one item of
     attention. With `whole_numbers` mul_mat_vec takes activations as whole numbers where the weights
-    have a product for them (whole.cl). Sums and norms of up to `chained_elems` share an
-    item with what follows them (norm_chain.cl). `build_options` choose between variants inside .cl
-    files.
+    have a product for them (whole.cl). Sums and norms of up to `chained_elems` share an item with
+    what follows them (norm_chain.cl). With `steps` many launches become steps of one (steps.cl).
+    `build_options` choose between variants inside .cl files.
     """
 
     group_items: int
@@ -30,6 +30,7 @@ class Tuning:
     queries: int
     whole_numbers: bool
     chained_elems: int
+    steps: bool
     build_options: tuple[str, ...]
 
 
@@ -44,6 +45,7 @@ CPU_TUNING = Tuning(
     queries=16,
     whole_numbers=True,
     chained_elems=8192,
+    steps=True,
     build_options=("-DDEVICE_CPU", "-DQUERIES=16"),
 )
 """Few fat items: a CPU device runs an item as a loop, and a group as a function call."""
@@ -59,6 +61,17 @@ GPU_TUNING = Tuning(
     queries=1,
     whole_numbers=False,
     chained_elems=0,
+    steps=False,
     build_options=("-DQUERIES=1",),
 )
 """Many thin items; tiles are meant for CPUs and not used."""
+
+POCL = "Portable Computing Language"
+"""The platform on whose devices steps have been tried: they need clang's atomics in its C."""
+
+
+def tuning_for(platform: str, *, is_cpu: bool) -> Tuning:
+    """How a device of `platform` is driven."""
+    if not is_cpu:
+        return GPU_TUNING
+    return replace(CPU_TUNING, steps=platform == POCL)

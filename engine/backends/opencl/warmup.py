@@ -16,6 +16,7 @@ from engine.backends.opencl.encode_attention import DOT_STEP, MAX_HEAD
 from engine.backends.opencl.readers import CACHE_TYPES, READERS
 from engine.backends.opencl.rules import FLOAT_TYPES
 from engine.backends.opencl.split import encode_split
+from engine.backends.opencl.steps import is_suitable, runs_of, step_kernel
 from engine.core import build
 from engine.core.ops import FlashAttnParams, Op, RopeParams, SoftMaxParams
 from engine.core.tensor import Tensor, shape4
@@ -65,21 +66,31 @@ def warm_up(
 
     Raises: DeviceError when a program cannot be built.
     """
+    tell = on_progress or _tell_nobody
     buffer = backend.device.buffer_type().alloc_buffer(STEP_BYTES * MAX_TENSORS)
     try:
         buffer.clear(0)
         chosen = _samples(backend.device.tuning, Place(buffer, 0))
+        steps: tuple[KernelCall, ...] = ()
         if nodes is not None:
-            needed = _needed(backend, nodes, Place(buffer, 0))
+            calls = _needed(backend, nodes, Place(buffer, 0))
+            needed = {(call.program, call.kernel) for call in calls}
             chosen = {kernel: sample for kernel, sample in chosen.items() if kernel in needed}
+            steps = _steps(backend, calls)
+        total = len(chosen) + (1 if steps else 0)
         for i_sample, sample in enumerate(chosen.values()):
-            if on_progress is not None:
-                on_progress(i_sample, len(chosen), sample.label)
+            tell(i_sample, total, sample.label)
             _run(backend, sample.nodes, buffer)
+        if steps:
+            tell(len(chosen), total, "the operations of a token together")
+            backend.try_steps(steps)
     finally:
         buffer.release()
-    if on_progress is not None:
-        on_progress(len(chosen), len(chosen), "")
+    tell(total, total, "")
+
+
+def _tell_nobody(done: int, total: int, label: str) -> None:
+    """Where nobody listens."""
 
 
 def _run(backend: OpenClBackend, nodes: tuple[Tensor, ...], buffer: Buffer) -> None:
@@ -90,12 +101,22 @@ def _run(backend: OpenClBackend, nodes: tuple[Tensor, ...], buffer: Buffer) -> N
     backend.synchronize()
 
 
-def _needed(backend: OpenClBackend, nodes: Iterable[Tensor], anywhere: Place) -> set[KernelKey]:
-    """The kernels of those of `nodes` that the device computes."""
+def _needed(backend: OpenClBackend, nodes: Iterable[Tensor], anywhere: Place) -> list[KernelCall]:
+    """The launches of those of `nodes` that the device computes."""
     device = backend.device
     supports_op = device.facts.rules.supports_op
     computed = [node for node in nodes if supports_op(node)]
-    return {(c.program, c.kernel) for c in _calls(computed, device.tuning, anywhere)}
+    return _calls(computed, device.tuning, anywhere)
+
+
+def _steps(backend: OpenClBackend, calls: Sequence[KernelCall]) -> tuple[KernelCall, ...]:
+    """A launch of every kernel that may be a step, if any of `calls` become steps.
+
+    Not only of those that do: where a split ends decides what else is launched by itself.
+    """
+    if not backend.device.tuning.steps or all(len(run) == 1 for run in runs_of(calls)):
+        return ()
+    return tuple({step_kernel(call): call for call in calls if is_suitable(call)}.values())
 
 
 def _samples(tuning: Tuning, anywhere: Place) -> dict[KernelKey, Sample]:

@@ -31,6 +31,7 @@ def test_free_memory_is_what_programs_can_still_get(tmp_path, monkeypatch):
     monkeypatch.setattr(computer, "_MEMINFO", meminfo)
 
     assert computer.memory_bytes() == (1234 * 1024, 9000 * 1024)
+    assert computer.memory_source() == "MemAvailable of the system"
 
 
 def test_a_system_without_these_files_still_has_a_name_and_memory(tmp_path, monkeypatch):
@@ -39,5 +40,6 @@ def test_a_system_without_these_files_still_has_a_name_and_memory(tmp_path, monk
 
     free, total = computer.memory_bytes()
     assert free == total
+    assert computer.memory_source() == "all of it, as ggml says it"
     assert computer.cpu_model()
     assert computer.physical_cores() >= 1

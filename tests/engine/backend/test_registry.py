@@ -1,5 +1,7 @@
 """The registry: families in order, devices by name, and what is absent."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.backend.interface import API_VERSION
@@ -49,8 +51,64 @@ def test_without_devices_the_hint_says_so():
 
 
 def test_a_family_is_registered_once(registry):
-    with pytest.raises(AssertionError, match="registered already"):
-        registry.register(registry.regs()[0])
+    regs = registry.regs()
+
+    with pytest.raises(DeviceError) as caught:
+        registry.register(regs[0])
+
+    assert caught.value.title == "The backend NULL is registered already."
+    assert registry.regs() == regs
+
+
+def test_the_cpu_is_last_whenever_it_was_registered(registry):
+    late = family("GPU2:gpu:1")
+    registry.register(late)
+
+    assert [d.facts.name for d in registry.devices()] == ["GPU0", "GPU1", "GPU2", "CPU"]
+    assert registry.family(registry.devices()[2]) is late
+
+
+@pytest.mark.parametrize("line", ["gpu1:gpu:1", "CPU:accel:1"])
+def test_a_second_device_of_a_name_is_refused_in_words(registry, line):
+    with pytest.raises(DeviceError) as caught:
+        registry.register(family("GPU3:gpu:1", line))
+
+    name = line.partition(":")[0]
+    assert f"A second device would be called {name}, as one of NULL is" in caught.value.sentence
+    assert len(registry.devices()) == 3
+
+
+def test_two_devices_of_one_family_need_two_names():
+    with pytest.raises(DeviceError, match="A second device would be called A"):
+        Registry().register(family("A:gpu:1", "A:gpu:1"))
+
+
+def with_id(device_id: str | None, *lines: str) -> NullReg:
+    facts = [replace(parse_virtual(line), device_id=device_id) for line in lines]
+    return NullReg(facts)
+
+
+def test_one_card_of_two_families_is_used_through_the_first():
+    registry = Registry()
+    registry.register(with_id("0000:01:00.0", "CUDA0:gpu:1"))
+    second = with_id("0000:01:00.0", "Vulkan0:gpu:1")
+    registry.register(second)
+
+    (hidden,) = registry.unavailable()
+    assert [d.facts.name for d in registry.devices()] == ["CUDA0"]
+    assert registry.is_hidden(second.devices()[0])
+    assert (hidden.name, hidden.hidden) == ("Vulkan0", True)
+    assert hidden.reason == "it is the same device as CUDA0 (0000:01:00.0), which is used"
+
+
+def test_devices_without_an_id_or_of_one_family_are_all_used():
+    registry = Registry()
+    registry.register(with_id(None, "A:gpu:1"))
+    registry.register(with_id(None, "B:gpu:1"))
+    registry.register(with_id("x", "C:gpu:1", "D:gpu:1"))
+
+    assert [d.facts.name for d in registry.devices()] == ["A", "B", "C", "D"]
+    assert registry.unavailable() == ()
 
 
 def test_another_version_of_the_contract_is_refused(registry):

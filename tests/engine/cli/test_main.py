@@ -172,7 +172,8 @@ def test_help_says_the_default_of_every_option(capsys):
     text = " ".join(capsys.readouterr().out.split())
     for words in ("auto, for demo 15", "default: 2048", "default: 0.95", "default: off"):
         assert words in text
-    assert text.count("(default: ") == len(OPTION_SPECS) + 1
+    # Two more: --batch and --backends.
+    assert text.count("(default: ") == len(OPTION_SPECS) + 2
 
 
 def test_a_terminal_without_unicode_gets_escapes_and_no_traceback(tmp_path):

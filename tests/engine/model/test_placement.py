@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backends.null.virtual import parse_virtual
-from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceType
+from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceType, mapped
 from engine.core.options import Options
 from engine.errors import PlacementError
 from engine.model.placement import (
@@ -16,7 +16,6 @@ from engine.model.placement import (
     backend_views,
     choose_devices,
     layers_to_devices,
-    mapped,
     pipeline_copies,
     pipeline_obstacle,
     place_model,
@@ -489,3 +488,51 @@ def test_a_pipeline_needs_every_condition(devices, options, obstacle):
 
     assert pipeline_obstacle(placement, asked) == obstacle
     assert pipeline_copies(placement, asked) == (1 if obstacle else 4)
+
+
+# Accelerators that take layers.
+
+OWN = BufferTypeFacts("ggml-CPU", is_host=True)
+SPECIAL = BufferTypeFacts("ggml-CPU_REPACK")
+LAYER_RULES = gpu().rules
+OTHER_CPU = replace(
+    parse_virtual("ggml-CPU:accel:0"), buft=OWN, extra_bufts=(SPECIAL,), layer_rules=LAYER_RULES
+)
+
+
+def test_an_accelerator_that_takes_layers_is_one_until_it_is_named():
+    placement = place_model([OTHER_CPU, CPU], Options(), n_layer=4)
+
+    assert names(placement.devices) == []
+    assert names(placement.accels) == ["ggml-CPU"]
+    assert placement.cpu_spots[0].buft == OWN
+
+
+@pytest.mark.parametrize("name", ["ggml-CPU", "GGML-cpu"])
+def test_named_it_takes_layers_and_is_no_accelerator_any_more(name):
+    asked = Options(devices=(name,), n_gpu_layers=3)
+
+    placement = place_model([OTHER_CPU, CPU], asked, n_layer=4)
+
+    assert placement.accels == ()
+    assert [d.type for d in placement.devices] == [DeviceType.GPU]
+    assert placement.devices[0].rules is LAYER_RULES
+    assert names(placement.layer_devices) == ["CPU"] * 2 + ["ggml-CPU"] * 3
+    assert [v.name for v in backend_views(placement)] == ["ggml-CPU", "CPU"]
+
+
+def test_its_weights_go_first_into_the_memory_that_its_kernels_like():
+    asked = Options(devices=("ggml-CPU",))
+    placement = place_model([OTHER_CPU, CPU], asked, n_layer=4)
+    plain = place_model([OTHER_CPU, CPU], replace(asked, repack=False), n_layer=4)
+
+    spots = placement.device_spots(placement.devices[0])
+
+    assert [spot.buft for spot in spots[:2]] == [SPECIAL, OWN]
+    assert plain.device_spots(plain.devices[0])[0].buft == OWN
+
+
+def test_a_device_named_for_layers_that_takes_none_otherwise_stays_as_it_is():
+    placement = place_model([BLAS, CPU], Options(devices=("BLAS",)), n_layer=4)
+
+    assert [d.type for d in placement.devices] == [DeviceType.ACCEL]

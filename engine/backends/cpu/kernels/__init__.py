@@ -22,5 +22,5 @@ convert_iq   the same for formats with tables and codebooks
 traits       which of these a type has
 catalog      every kernel by name
 
-References in numpy stand in engine/backends/cpu/reference.py.
+References in numpy stand in engine/opcheck/reference.py.
 """

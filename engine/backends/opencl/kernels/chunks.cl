@@ -8,6 +8,6 @@
 
 // First and last element of this item, and whether there is work for it.
 #define CHUNK_BOUNDS(ne0, chunk) \
-    const long first = get_global_id(0) * (long)(chunk); \
+    const long first = ITEM_ID(0) * (long)(chunk); \
     const long last = min(first + (long)(chunk), (long)(ne0)); \
     if (first >= (ne0)) return;

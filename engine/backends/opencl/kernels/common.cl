@@ -13,6 +13,18 @@
 
 #define AT(type, base, off) ((global type *)((base) + (off)))
 
+// A kernel is launched by itself, or as a step among others (steps.cl): then it is a function that
+// is given its item.
+#if defined(AS_STEPS)
+#define KERNEL static void
+#define ITEM const ulong *item,
+#define ITEM_ID(d) item[d]
+#else
+#define KERNEL kernel void
+#define ITEM
+#define ITEM_ID(d) get_global_id(d)
+#endif
+
 #if defined(DEVICE_CPU)
 typedef float8 loose_float8 __attribute__((aligned(4)));
 typedef ushort8 loose_ushort8 __attribute__((aligned(2)));
@@ -136,7 +148,7 @@ static void store8_f16(float8 v, global char *row, long i)
     vstore_half8_rte(v, 0, AT(half, row, i * 2));
 }
 
-#if defined(TYPE_IQ4_NL) || defined(TARGET_IQ4_NL)
+#if defined(TYPE_IQ4_NL)
 // What the numbers 0..15 of iq4_nl stand for.
 constant char uneven_steps[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};

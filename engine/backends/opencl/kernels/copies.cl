@@ -2,13 +2,13 @@
 
 // Copy with conversion; nb0 of either side may be any stride.
 #define COPY(FROM, TO, FROM_BYTES, TO_BYTES) \
-kernel void copy_##FROM##_##TO( \
+KERNEL copy_##FROM##_##TO(ITEM \
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off, \
     int chunk, int ne0, int ne1, int ne2, ulong x_nb0, ulong x_nb1, ulong x_nb2, ulong x_nb3, \
     ulong d_nb0, ulong d_nb1, ulong d_nb2, ulong d_nb3) \
 { \
     CHUNK_BOUNDS(ne0, chunk) \
-    ROW_INDICES(get_global_id(1), ne1, ne2) \
+    ROW_INDICES(ITEM_ID(1), ne1, ne2) \
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3; \
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3; \
     long i = first; \
@@ -32,14 +32,14 @@ static void copy_part(global const char *x, ulong x_nb0, global char *d, long be
 }
 
 // b begins where a, which has `length` elements along dimension `dim`, ends.
-kernel void concat(
+KERNEL concat(ITEM
     global const char *a_buf, ulong a_off, global const char *b_buf, ulong b_off,
     global char *d_buf, ulong d_off, int chunk, int ne0, int ne1, int ne2, int dim, int length,
     ulong a_nb0, ulong a_nb1, ulong a_nb2, ulong a_nb3,
     ulong b_nb0, ulong b_nb1, ulong b_nb2, ulong b_nb3, ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
     CHUNK_BOUNDS(ne0, chunk)
-    ROW_INDICES(get_global_id(1), ne1, ne2)
+    ROW_INDICES(ITEM_ID(1), ne1, ne2)
     const long place = dim == 1 ? i1 : dim == 2 ? i2 : i3;
     const long a_end = dim == 0 ? clamp((long)length, first, last) : place < length ? last : first;
     const ulong b_start = length * (dim == 0 ? b_nb0 : dim == 1 ? b_nb1 : dim == 2 ? b_nb2 : b_nb3);
@@ -51,13 +51,13 @@ kernel void concat(
 }
 
 // x over and over: an index is that of the result modulo x's extent.
-kernel void repeat(
+KERNEL repeat(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
     int chunk, int ne0, int ne1, int ne2, int x_ne0, int x_ne1, int x_ne2, int x_ne3,
     ulong x_nb0, ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
     CHUNK_BOUNDS(ne0, chunk)
-    ROW_INDICES(get_global_id(1), ne1, ne2)
+    ROW_INDICES(ITEM_ID(1), ne1, ne2)
     global const char *x = x_buf + x_off
         + i1 % x_ne1 * x_nb1 + i2 % x_ne2 * x_nb2 + i3 % x_ne3 * x_nb3;
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
@@ -67,13 +67,13 @@ kernel void repeat(
 }
 
 // x, and zeros behind it in every dimension.
-kernel void pad(
+KERNEL pad(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
     int chunk, int ne0, int ne1, int ne2, int x_ne0, int x_ne1, int x_ne2, int x_ne3,
     ulong x_nb0, ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
     CHUNK_BOUNDS(ne0, chunk)
-    ROW_INDICES(get_global_id(1), ne1, ne2)
+    ROW_INDICES(ITEM_ID(1), ne1, ne2)
     const int inside = i1 < x_ne1 && i2 < x_ne2 && i3 < x_ne3;
     const long x_end = inside ? clamp((long)x_ne0, first, last) : first;
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;

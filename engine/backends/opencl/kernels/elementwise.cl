@@ -2,7 +2,7 @@
 
 // b repeats over a: its index is a's index modulo its extent.
 #define BINARY(NAME, EXPR8, EXPR1) \
-kernel void NAME( \
+KERNEL NAME(ITEM \
     global const char *a_buf, ulong a_off, global const char *b_buf, ulong b_off, \
     global char *d_buf, ulong d_off, int chunk, int ne0, int ne1, int ne2, \
     int nb_ne0, int nb_ne1, int nb_ne2, int nb_ne3, \
@@ -10,7 +10,7 @@ kernel void NAME( \
     ulong d_nb1, ulong d_nb2, ulong d_nb3) \
 { \
     CHUNK_BOUNDS(ne0, chunk) \
-    ROW_INDICES(get_global_id(1), ne1, ne2) \
+    ROW_INDICES(ITEM_ID(1), ne1, ne2) \
     global const char *a = a_buf + a_off + i1 * a_nb1 + i2 * a_nb2 + i3 * a_nb3; \
     global const char *b = b_buf + b_off \
         + i1 % nb_ne1 * b_nb1 + i2 % nb_ne2 * b_nb2 + i3 % nb_ne3 * b_nb3; \
@@ -41,14 +41,14 @@ BINARY(divide, x / y, x / y)
 
 // Rows of a [n, slots, tokens] plus the rows of b [n, experts] that ids [slots, tokens] name. An id
 // outside the table gives NaN.
-kernel void add_id(
+KERNEL add_id(ITEM
     global const char *a_buf, ulong a_off, global const char *b_buf, ulong b_off,
     global const char *ids_buf, ulong ids_off, global char *d_buf, ulong d_off,
     int chunk, int ne0, int ne1, int n_table_rows, ulong a_nb1, ulong a_nb2, ulong b_nb1,
     ulong ids_nb0, ulong ids_nb1, ulong d_nb1, ulong d_nb2)
 {
     CHUNK_BOUNDS(ne0, chunk)
-    const long i1 = get_global_id(1) % ne1, i2 = get_global_id(1) / ne1;
+    const long i1 = ITEM_ID(1) % ne1, i2 = ITEM_ID(1) / ne1;
     const int id = *AT(const int, ids_buf, ids_off + i1 * ids_nb0 + i2 * ids_nb1);
     const int inside = id >= 0 && id < n_table_rows;
     global const char *a = a_buf + a_off + i1 * a_nb1 + i2 * a_nb2;
@@ -62,13 +62,13 @@ kernel void add_id(
 
 // y = f(x) with up to two parameters.
 #define UNARY(NAME, FUNCTION) \
-kernel void NAME( \
+KERNEL NAME(ITEM \
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off, \
     int chunk, int ne0, int ne1, int ne2, ulong x_nb1, ulong x_nb2, ulong x_nb3, \
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float p0, float p1) \
 { \
     CHUNK_BOUNDS(ne0, chunk) \
-    ROW_INDICES(get_global_id(1), ne1, ne2) \
+    ROW_INDICES(ITEM_ID(1), ne1, ne2) \
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3; \
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3; \
     long i = first; \
@@ -121,14 +121,14 @@ static float8 swiglu_oai8(float8 gate, float8 up, float alpha, float limit)
 }
 
 #define GLU(NAME) \
-kernel void NAME( \
+KERNEL NAME(ITEM \
     global const char *g_buf, ulong g_off, global const char *u_buf, ulong u_off, \
     global char *d_buf, ulong d_off, int chunk, int ne0, int ne1, int ne2, \
     ulong g_nb1, ulong g_nb2, ulong g_nb3, ulong u_nb1, ulong u_nb2, ulong u_nb3, \
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float p0, float p1) \
 { \
     CHUNK_BOUNDS(ne0, chunk) \
-    ROW_INDICES(get_global_id(1), ne1, ne2) \
+    ROW_INDICES(ITEM_ID(1), ne1, ne2) \
     global const char *g = g_buf + g_off + i1 * g_nb1 + i2 * g_nb2 + i3 * g_nb3; \
     global const char *u = u_buf + u_off + i1 * u_nb1 + i2 * u_nb2 + i3 * u_nb3; \
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3; \

@@ -166,7 +166,7 @@ static void round_query(float *query, int dk)
         WRITE8(private, round_bf16_8(READ8(private, query + i)), query + i);
 }
 #elif defined(KEY_F32)
-#define round_query(query, dk)
+static void round_query(float *unused0, int unused1) {}
 #else
 // In blocks of q8_0.
 static void round_query(float *query, int dk)
@@ -218,7 +218,7 @@ static float share_of_one(float top, float sum, float sink)
 
 // Where the head of this item has its rows.
 #define SELECT_HEAD \
-    const long head = get_global_id(1), i3 = get_global_id(2); \
+    const long head = ITEM_ID(1), i3 = ITEM_ID(2); \
     global const char *q = q_buf + q_off + head * q_nb2 + i3 * q_nb3; \
     global const char *k = \
         k_buf + k_off + head / q_heads_per_k * k_nb2 + i3 / batch_per_k * k_nb3; \
@@ -229,10 +229,10 @@ static float share_of_one(float top, float sum, float sink)
     const float slope = slope_of(head, n_full, max_bias); \
     const float sink = has_sinks ? load1_f32(s_buf + s_off, head) : -INFINITY;
 
-kernel void flash_attn(ATTENTION)
+KERNEL flash_attn(ITEM ATTENTION)
 {
     const int half_sums = HALF_SUMS && by_key;
-    const int first_query = get_global_id(0) * QUERIES;
+    const int first_query = ITEM_ID(0) * QUERIES;
     const int count = min(QUERIES, n_queries - first_query);
     if (count <= 0) return;
     SELECT_HEAD
@@ -335,7 +335,7 @@ static void add_rows(
 
 // flash_attn for a single query: rows of k and v are read as they lie, since no other query of the
 // item would use what is unpacked. dk is a multiple of DOT_STEP, dv of STEP.
-kernel void flash_attn_one(ATTENTION)
+KERNEL flash_attn_one(ITEM ATTENTION)
 {
     SELECT_HEAD
     float query[MAX_HEAD], out[MAX_HEAD];

@@ -5,14 +5,14 @@
 #define weight1(row, i) 0.0f
 #endif
 
-kernel void get_rows(
+KERNEL get_rows(ITEM
     global const char *t_buf, ulong t_off, global const char *ids_buf, ulong ids_off,
     global char *d_buf, ulong d_off, int rows_per_item,
     int ne0, int n_table_rows, int ids_ne0, int ids_ne1, int n_rows,
     ulong t_nb1, ulong t_nb2, ulong t_nb3, ulong ids_nb0, ulong ids_nb1, ulong ids_nb2,
     ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
-    const long begin = get_global_id(0) * (long)rows_per_item;
+    const long begin = ITEM_ID(0) * (long)rows_per_item;
     const long end = min(begin + rows_per_item, (long)n_rows);
     for (long i_row = begin; i_row < end; i_row++) {
         const long i0 = i_row % ids_ne0;

@@ -13,26 +13,26 @@
 
 // The matrices of this item's batch index: several of x share one of w.
 #define SELECT_MATRICES \
-    const long i2 = get_global_id(2) % ne2, i3 = get_global_id(2) / ne2; \
+    const long i2 = ITEM_ID(2) % ne2, i3 = ITEM_ID(2) / ne2; \
     global const char *w = w_buf + w_off + i2 / ratio2 * w_nb2 + i3 / ratio3 * w_nb3; \
     global const char *x = x_buf + x_off + i2 * x_nb2 + i3 * x_nb3; \
     global char *d = d_buf + d_off + i2 * d_nb2 + i3 * d_nb3;
 
-kernel void mul_mat_vec(MATRICES, int rows_per_item)
+KERNEL mul_mat_vec(ITEM MATRICES, int rows_per_item)
 {
     SELECT_MATRICES
-    const long column = get_global_id(1);
-    const int begin = get_global_id(0) * rows_per_item;
+    const long column = ITEM_ID(1);
+    const int begin = ITEM_ID(0) * rows_per_item;
     const int end = min(begin + rows_per_item, n_rows);
     multiply_rows(w, w_nb1, begin, end, x + column * x_nb1, k, d + column * d_nb1);
 }
 
 #if defined(DEVICE_CPU)
-kernel void mul_mat_tile(MATRICES, int columns_per_item)
+KERNEL mul_mat_tile(ITEM MATRICES, int columns_per_item)
 {
     SELECT_MATRICES
-    const int row0 = get_global_id(0) * TILE_ROWS;
-    const int begin = get_global_id(1) * columns_per_item;
+    const int row0 = ITEM_ID(0) * TILE_ROWS;
+    const int begin = ITEM_ID(1) * columns_per_item;
     const int end = min(begin + columns_per_item, n_columns);
     if (row0 >= n_rows) return;
     float rows[TILE_ROWS * TILE_K] __attribute__((aligned(64)));

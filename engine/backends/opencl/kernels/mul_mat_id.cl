@@ -23,10 +23,10 @@ static void mark_rows(global char *out, int begin, int end)
     for (int row = begin; row < end; row++) store1_f32(NAN, out, row);
 }
 
-kernel void mul_mat_id_vec(EXPERTS, int rows_per_item)
+KERNEL mul_mat_id_vec(ITEM EXPERTS, int rows_per_item)
 {
-    const long slot = get_global_id(1), token = get_global_id(2);
-    const int begin = get_global_id(0) * rows_per_item;
+    const long slot = ITEM_ID(1), token = ITEM_ID(2);
+    const int begin = ITEM_ID(0) * rows_per_item;
     const int end = min(begin + rows_per_item, n_rows);
     const int expert = EXPERT_OF(slot, token);
     global char *out = d_buf + d_off + slot * d_nb1 + token * d_nb2;
@@ -66,11 +66,11 @@ static void multiply_listed(
         }
 }
 
-kernel void mul_mat_id_tile(EXPERTS, int rows_per_item)
+KERNEL mul_mat_id_tile(ITEM EXPERTS, int rows_per_item)
 {
-    const int begin = get_global_id(0) * rows_per_item;
+    const int begin = ITEM_ID(0) * rows_per_item;
     const int end = min(begin + rows_per_item, n_rows);
-    const int expert = get_global_id(1);
+    const int expert = ITEM_ID(1);
     global const char *w = w_buf + w_off + expert * w_nb2;
     global const char *x = x_buf + x_off;
     global char *d = d_buf + d_off;

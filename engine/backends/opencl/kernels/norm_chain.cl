@@ -21,7 +21,7 @@ static void multiply_row(global const char *norm, global const char *w, global c
     for (; i < n; i++) store1_f32(load1_f32(norm, i) * load1_f32(w, i), product, i);
 }
 
-kernel void norm_chain(
+KERNEL norm_chain(ITEM
     global const char *a_buf, ulong a_off, global const char *b_buf, ulong b_off,
     global char *sum_buf, ulong sum_off, global char *norm_buf, ulong norm_off,
     global const char *w_buf, ulong w_off, global char *product_buf, ulong product_off,

@@ -1,4 +1,4 @@
-// What MUL_MAT and MUL_MAT_ID share. Built once a weight type, which the build options name:
+// What MUL_MAT and MUL_MAT_ID share. Built once a weight type, which macros name:
 //
 // weight8(row, i)   elements i..i+7 of a weight row, i a multiple of 8
 // weight1(row, i)   one element; defined for plain types only
@@ -8,8 +8,7 @@
 #define weight1(row, i) 0.0f  // rows of these types are whole blocks
 #endif
 
-#if !defined(add_block)
-static float8 add_block(
+static float8 add_unpacked(
     float8 sum, global const char *row, uint i_block, float8 x0, float8 x1, float8 x2, float8 x3)
 {
     const uint i = i_block * 32;
@@ -18,6 +17,9 @@ static float8 add_block(
     sum += weight8(row, i + 16) * x2;
     return sum + weight8(row, i + 24) * x3;
 }
+
+#if !defined(add_block)
+#define add_block add_unpacked
 #endif
 
 // The part of a dot product that is left after the whole blocks; plain types only.

@@ -32,7 +32,7 @@ static int position_of(int j, int sections, int time, int height, int width, int
     return place < 3 * length ? turn : 3;
 }
 
-kernel void rope(
+KERNEL rope(ITEM
     global const char *x_buf, ulong x_off, global const char *pos_buf, ulong pos_off,
     global const char *ff_buf, ulong ff_off, global char *d_buf, ulong d_off,
     int ne0, int ne1, int ne2, int n_tokens, int heads_per_item, int has_factors,
@@ -41,10 +41,10 @@ kernel void rope(
     ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong d_nb1, ulong d_nb2, ulong d_nb3,
     float theta_scale, float freq_scale, float ext_factor, float magnitude, float lo, float hi)
 {
-    const long i_token = get_global_id(0);
+    const long i_token = ITEM_ID(0);
     if (i_token >= n_tokens) return;
     const long i2 = i_token % ne2, i3 = i_token / ne2;
-    const int head_begin = get_global_id(1) * heads_per_item;
+    const int head_begin = ITEM_ID(1) * heads_per_item;
     const int head_end = min(head_begin + heads_per_item, ne1);
     const int n_pairs = n_dims / 2;
 

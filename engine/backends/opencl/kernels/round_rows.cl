@@ -24,14 +24,14 @@ static void store_block(
     int elems_per_item, int k, int ne1, int ne2, ulong x_nb1, ulong x_nb2, ulong x_nb3
 
 #define SELECT_PART \
-    const long row = get_global_id(1); \
+    const long row = ITEM_ID(1); \
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ne1 / ne2; \
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3; \
     global char *d = d_buf + d_off + row * k * 4L; \
-    const int first = get_global_id(0) * elems_per_item; \
+    const int first = ITEM_ID(0) * elems_per_item; \
     const int end = min(first + elems_per_item, k);
 
-kernel void round_rows_q8_0(ROWS)
+KERNEL round_rows_q8_0(ITEM ROWS)
 {
     SELECT_PART
     for (int begin = first; begin < end; begin += 32) {
@@ -40,7 +40,7 @@ kernel void round_rows_q8_0(ROWS)
     }
 }
 
-kernel void round_rows_q8_k(ROWS)
+KERNEL round_rows_q8_k(ITEM ROWS)
 {
     SELECT_PART
     for (int begin = first; begin < end; begin += 256) {
@@ -78,13 +78,13 @@ static void store_whole_block(global const char *x, long begin, int block, globa
     store_whole(x, begin, block, inverse, step, d, k);
 }
 
-kernel void whole_rows_q8_0(ROWS)
+KERNEL whole_rows_q8_0(ITEM ROWS)
 {
     SELECT_PART
     for (int begin = first; begin < end; begin += 32) store_whole_block(x, begin, 32, d, k);
 }
 
-kernel void whole_rows_q8_k(ROWS)
+KERNEL whole_rows_q8_k(ITEM ROWS)
 {
     SELECT_PART
     for (int begin = first; begin < end; begin += 256) store_whole_block(x, begin, 256, d, k);
@@ -92,7 +92,7 @@ kernel void whole_rows_q8_k(ROWS)
 #endif
 
 #define ROUND_ELEMENTS(NAME, ROUND) \
-kernel void NAME(ROWS) \
+KERNEL NAME(ITEM ROWS) \
 { \
     SELECT_PART \
     int i = first; \

@@ -1,12 +1,12 @@
 // NORM, RMS_NORM, SUM_ROWS: item = one row. ARGSORT: item = (some elements of a row, row).
 
 // The row less its mean, divided by its standard deviation.
-kernel void norm(
+KERNEL norm(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
     int ne0, int ne1, int ne2, int n_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3,
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float eps)
 {
-    const long row = get_global_id(0);
+    const long row = ITEM_ID(0);
     if (row >= n_rows) return;
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
@@ -29,12 +29,12 @@ kernel void norm(
     for (; i < ne0; i++) store1_f32((load1_f32(x, i) - mean) * factor, d, i);
 }
 
-kernel void rms_norm(
+KERNEL rms_norm(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
     int ne0, int ne1, int ne2, int n_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3,
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float eps)
 {
-    const long row = get_global_id(0);
+    const long row = ITEM_ID(0);
     if (row >= n_rows) return;
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
@@ -42,12 +42,12 @@ kernel void rms_norm(
     normalize_row(x, d, ne0, eps);
 }
 
-kernel void sum_rows(
+KERNEL sum_rows(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off,
     int ne0, int ne1, int ne2, int n_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3,
     ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
-    const long row = get_global_id(0);
+    const long row = ITEM_ID(0);
     if (row >= n_rows) return;
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
@@ -68,17 +68,17 @@ static int sort_key(float x)
 
 // The place of an element is the number of elements that come before it; equal ones keep their
 // order.
-kernel void argsort(
+KERNEL argsort(ITEM
     global const char *x_buf, ulong x_off, global char *d_buf, ulong d_off, int chunk, int ne0,
     int ne1, int ne2, int descending, ulong x_nb1, ulong x_nb2, ulong x_nb3,
     ulong d_nb1, ulong d_nb2, ulong d_nb3)
 {
-    const long row = get_global_id(1);
+    const long row = ITEM_ID(1);
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2);
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3;
     global char *d = d_buf + d_off + i1 * d_nb1 + i2 * d_nb2 + i3 * d_nb3;
     const int flip = descending ? -1 : 0;
-    const int begin = get_global_id(0) * chunk;
+    const int begin = ITEM_ID(0) * chunk;
     const int end = min(begin + chunk, ne0);
     for (int i = begin; i < end; i++) {
         const int own = sort_key(load1_f32(x, i)) ^ flip;

@@ -158,14 +158,14 @@ static void store_row(global const char *x, int ne0, global char *d)
 }
 #endif
 
-#define SET_ROWS(ID) \
-kernel void set_rows_##ID( \
+#define SET_ROWS(NAME, ID) \
+KERNEL NAME(ITEM \
     global const char *x_buf, ulong x_off, global const char *ids_buf, ulong ids_off, \
     global char *d_buf, ulong d_off, int rows_per_item, int ne0, int ne1, int ne2, int n_rows, \
     int ids_ne1, int ids_ne2, int n_table_rows, ulong x_nb1, ulong x_nb2, ulong x_nb3, \
     ulong ids_nb0, ulong ids_nb1, ulong ids_nb2, ulong d_nb1, ulong d_nb2, ulong d_nb3) \
 { \
-    const long begin = get_global_id(0) * (long)rows_per_item; \
+    const long begin = ITEM_ID(0) * (long)rows_per_item; \
     const long end = min(begin + rows_per_item, (long)n_rows); \
     for (long i_row = begin; i_row < end; i_row++) { \
         const long i1 = i_row % ne1, i2 = i_row / ne1 % ne2, i3 = i_row / ((long)ne1 * ne2); \
@@ -178,5 +178,5 @@ kernel void set_rows_##ID( \
     } \
 }
 
-SET_ROWS(int)
-SET_ROWS(long)
+SET_ROWS(set_rows_int, int)
+SET_ROWS(set_rows_long, long)

@@ -4,14 +4,14 @@
 // of a head, which only takes its share. The logits are kept in d between the passes.
 
 #define SOFT_MAX(NAME, MASK8, MASK1) \
-kernel void NAME( \
+KERNEL NAME(ITEM \
     global const char *x_buf, ulong x_off, global const char *m_buf, ulong m_off, \
     global const char *s_buf, ulong s_off, global char *d_buf, ulong d_off, \
     int ne0, int ne1, int ne2, int n_rows, int m_ne2, int m_ne3, int has_sinks, int n_full, \
     ulong x_nb1, ulong x_nb2, ulong x_nb3, ulong m_nb1, ulong m_nb2, ulong m_nb3, \
     ulong d_nb1, ulong d_nb2, ulong d_nb3, float scale, float max_bias) \
 { \
-    const long row = get_global_id(0); \
+    const long row = ITEM_ID(0); \
     if (row >= n_rows) return; \
     const long i1 = row % ne1, i2 = row / ne1 % ne2, i3 = row / ((long)ne1 * ne2); \
     global const char *x = x_buf + x_off + i1 * x_nb1 + i2 * x_nb2 + i3 * x_nb3; \

@@ -119,6 +119,13 @@ def test_a_weight_in_two_memories_is_said_once():
     assert paper_run.words(said) == "token_embd is held twice, 28.69 MiB"
 
 
+def test_a_weight_that_two_devices_read_from_the_mapped_file_is_held_once():
+    table = paper_run.plans().prompt
+    both_map = replace(table, bufts=tuple(f"{name.split('_')[0]}_Mapped" for name in table.bufts))
+
+    assert held_twice(both_map) == ""
+
+
 def test_unreported_memory_is_said_and_not_drawn():
     facts = memory_facts(paper_run.plans(gpu_mib=0))
 

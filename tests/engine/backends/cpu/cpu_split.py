@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.backend.interface import Buffer, Device, Place, SplitGraph
-from engine.backends.cpu.reference import dequantized
 from engine.backends.cpu.reg import create
 from engine.core.quants import quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
+from engine.opcheck.reference import dequantized
 
 if TYPE_CHECKING:
     from engine.backends.cpu.backend import CpuBackend

@@ -7,8 +7,8 @@ import pytest
 
 from engine.core import build
 from engine.core.types import TensorType
+from engine.opcheck import reference
 from tests.engine.backends.cpu.cpu_split import nmse, random
-from tests.ops import reference_rows
 
 F32_ROUNDING = 1e-11
 
@@ -20,7 +20,7 @@ def test_norm_takes_the_mean_off_and_divides_by_the_deviation(backend, split, sh
 
     result = split.compute(backend, build.norm(split.leaf(values), eps))
 
-    assert nmse(result, reference_rows.norm(values, eps)) <= F32_ROUNDING
+    assert nmse(result, reference.norm(values, eps)) <= F32_ROUNDING
 
 
 def test_norm_of_equal_elements_is_zero(backend, split):
@@ -37,7 +37,7 @@ def test_concat_puts_the_second_behind_the_first(backend, split, shape, dim):
 
     result = split.compute(backend, build.concat(split.leaf(a), split.leaf(b), dim))
 
-    np.testing.assert_array_equal(result, reference_rows.concat(a, b, dim))
+    np.testing.assert_array_equal(result, reference.concat(a, b, dim))
 
 
 def test_concat_reads_a_transposed_source(backend, split):
@@ -47,7 +47,7 @@ def test_concat_reads_a_transposed_source(backend, split):
 
     result = split.compute(backend, turned, build.concat(split.leaf(states), turned, 0))
 
-    expected = reference_rows.concat(states, batch.swapaxes(-1, -2), 0)
+    expected = reference.concat(states, batch.swapaxes(-1, -2), 0)
     np.testing.assert_array_equal(result, expected)
 
 
@@ -74,7 +74,7 @@ def test_repeat_puts_copies_beside_one_another(backend, split, small, shape):
 
     result = split.compute(backend, build.repeat(split.leaf(values), *reversed(shape)))
 
-    np.testing.assert_array_equal(result, reference_rows.repeat(values, shape))
+    np.testing.assert_array_equal(result, reference.repeat(values, shape))
 
 
 def test_repeat_reads_permuted_rows(backend, split):
@@ -83,7 +83,7 @@ def test_repeat_reads_permuted_rows(backend, split):
 
     result = split.compute(backend, turned, build.repeat(turned, 16, 6, 3))
 
-    expected = reference_rows.repeat(values.swapaxes(1, 2), (1, 3, 6, 16))
+    expected = reference.repeat(values.swapaxes(1, 2), (1, 3, 6, 16))
     np.testing.assert_array_equal(result, expected)
 
 
@@ -92,4 +92,4 @@ def test_repeat_reads_permuted_rows(backend, split):
 def test_fill_gives_one_value_everywhere(backend, split, shape, value):
     result = split.compute(backend, build.fill(split.leaf(random(shape)), value))
 
-    np.testing.assert_array_equal(result, reference_rows.fill(shape, value))
+    np.testing.assert_array_equal(result, reference.fill(shape, value))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.backends.cpu import reference
 from engine.core import build
 from engine.core.ops import FlashAttnParams
 from engine.core.types import TensorType
+from engine.opcheck import reference
 from tests.engine.backends.cpu.cpu_split import nmse, random
 
 F32_ROUNDING = 1e-11

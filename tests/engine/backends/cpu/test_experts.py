@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.cpu import reference
 from engine.backends.cpu.backend import CpuBackend
 from engine.backends.cpu.kernels.traits import TRAITS
 from engine.backends.cpu.reg import create
@@ -17,6 +16,8 @@ from engine.backends.cpu.rules import QUANTIZED
 from engine.core import build
 from engine.core.types import TensorType as T
 from engine.errors import DeviceError
+from engine.opcheck import reference
+from tests.engine.backends.cpu import rounded_reference
 from tests.engine.backends.cpu.cpu_split import CpuSplit, nmse, random
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def all_products(split: CpuSplit, weight: Tensor, x: np.ndarray) -> np.ndarray:
     results = []
     for i_expert, matrix in enumerate(matrices):
         if weight.type in QUANTIZED and weight.type is not T.IQ3_S:
-            product = reference.mul_mat_quantized(
+            product = rounded_reference.mul_mat_quantized(
                 weight.type, raw[i_expert], matrix[None, None], x[None]
             )
         else:
-            columns = reference.rounded(TRAITS[weight.type].rounding, x[None])
+            columns = rounded_reference.rounded(TRAITS[weight.type].rounding, x[None])
             product = reference.mul_mat(matrix[None, None], columns)
         results.append(product[0])
     return np.stack(results)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from engine.backends.cpu import reference
 from engine.core import build
 from engine.core.ops import (
     ROPE_IMROPE,
@@ -18,6 +17,8 @@ from engine.core.ops import (
     UnaryOp,
 )
 from engine.core.types import TensorType
+from engine.opcheck import reference
+from tests.engine.backends.cpu import rounded_reference
 from tests.engine.backends.cpu.cpu_split import nmse, random
 
 F32_ROUNDING = 1e-11
@@ -88,7 +89,7 @@ def test_unary_functions_equal_their_formula(backend, split, kind, size, shape):
 
     result = split.compute(backend, build.unary(x, kind))
 
-    assert nmse(result, reference.unary(kind, values)) <= UNARY_BAR[kind]
+    assert nmse(result, rounded_reference.unary(kind, values)) <= UNARY_BAR[kind]
 
 
 def test_gelu_is_zero_below_its_table_and_x_above_it(backend, split):
@@ -115,7 +116,10 @@ def test_glu_gates_by_the_first_source(backend, split, kind, shape):
 
     result = split.compute(backend, build.glu_split(gate, up, kind))
 
-    assert nmse(result, reference.glu(kind, random(shape, 1), random(shape, 2))) <= GLU_BAR[kind]
+    assert (
+        nmse(result, rounded_reference.glu(kind, random(shape, 1), random(shape, 2)))
+        <= GLU_BAR[kind]
+    )
 
 
 def test_glu_reads_both_halves_of_a_merged_product(backend, split):
@@ -125,7 +129,7 @@ def test_glu_reads_both_halves_of_a_merged_product(backend, split):
 
     result = split.compute(backend, gate, up, build.glu_split(gate, up, GluOp.SWIGLU))
 
-    expected = reference.glu(GluOp.SWIGLU, values[..., :48], values[..., 48:])
+    expected = rounded_reference.glu(GluOp.SWIGLU, values[..., :48], values[..., 48:])
     assert nmse(result, expected) <= F32_ROUNDING
 
 
@@ -136,7 +140,7 @@ def test_glu_of_one_tensor_gates_by_the_first_half_of_each_row(backend, split, k
 
     result = split.compute(backend, build.glu(split.leaf(values), kind))
 
-    expected = reference.glu(kind, values[..., :half], values[..., half:])
+    expected = rounded_reference.glu(kind, values[..., :half], values[..., half:])
     assert nmse(result, expected) <= GLU_BAR[kind]
 
 
@@ -446,7 +450,7 @@ def test_mul_mat_with_floats_equals_the_product(backend, split, kind, n, t, k):
     result = split.compute(backend, build.mul_mat(weight, x))
 
     expected = reference.mul_mat(
-        split.read(weight), reference.rounded(kind, random((1, 1, t, k), 2))
+        split.read(weight), rounded_reference.rounded(kind, random((1, 1, t, k), 2))
     )
     assert nmse(result, expected) <= F32_ROUNDING
 
@@ -460,7 +464,7 @@ def test_mul_mat_with_blocks_equals_the_product_of_rounded_activations(
 
     result = split.compute(backend, build.mul_mat(weight, x))
 
-    expected = reference.mul_mat_quantized(
+    expected = rounded_reference.mul_mat_quantized(
         kind, split.raw(weight), split.read(weight), random((1, 1, t, k), 2)
     )
     assert nmse(result, expected) <= F32_ROUNDING
@@ -474,9 +478,13 @@ def test_mul_mat_repeats_weights_over_heads(backend, split, kind, t):
     result = split.compute(backend, build.mul_mat(weight, x))
 
     values = random((2, 6, t, 32), 2)
-    expected = reference.mul_mat(split.read(weight), reference.rounded(TensorType.F16, values))
+    expected = reference.mul_mat(
+        split.read(weight), rounded_reference.rounded(TensorType.F16, values)
+    )
     if kind.is_quantized:
-        expected = reference.mul_mat_quantized(kind, split.raw(weight), split.read(weight), values)
+        expected = rounded_reference.mul_mat_quantized(
+            kind, split.raw(weight), split.read(weight), values
+        )
     assert nmse(result, expected) <= F32_ROUNDING
 
 
@@ -489,7 +497,7 @@ def test_mul_mat_reads_views_of_the_cache(backend, split, t):
 
     result = split.compute(backend, keys, queries, build.mul_mat(keys, queries))
 
-    halfs = reference.rounded(TensorType.F16, split.read(queries))
+    halfs = rounded_reference.rounded(TensorType.F16, split.read(queries))
     expected = reference.mul_mat(split.read(keys), halfs)
     assert nmse(result, expected) <= F32_ROUNDING
 
@@ -538,7 +546,7 @@ def test_flash_attention_equals_its_reference(backend, split, d, t, n_kv, h, hk,
         assert nmse(result, reference.flash_attn(*sources)) <= F32_ROUNDING
     else:
         assert nmse(result, reference.flash_attn(*sources)) <= F16_SUMS
-        assert nmse(result, reference.flash_attn_in_halfs(*sources)) <= F16_ROUNDING
+        assert nmse(result, rounded_reference.flash_attn_in_halfs(*sources)) <= F16_ROUNDING
 
 
 def causal_mask(t: int, n_kv: int) -> np.ndarray:

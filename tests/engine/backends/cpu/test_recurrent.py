@@ -11,8 +11,8 @@ from engine.core import build
 from engine.core.build_recurrent import gated_delta_net, ssm_conv, ssm_scan
 from engine.core.types import TensorType
 from engine.errors import DeviceError
+from engine.opcheck import reference_recurrent
 from tests.engine.backends.cpu.cpu_split import nmse, random
-from tests.ops import reference_recurrent
 
 F32_ROUNDING = 1e-11
 SEVERAL_TOKENS = 1e-9

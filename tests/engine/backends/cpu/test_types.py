@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.cpu import reference
 from engine.backends.cpu.backend import CpuBackend
 from engine.backends.cpu.kernels.traits import TRAITS
 from engine.backends.cpu.reg import create
@@ -17,7 +16,8 @@ from engine.backends.cpu.rules import QUANTIZED, WRITTEN
 from engine.core import build
 from engine.core.quants import quantize
 from engine.core.types import TensorType as T
-from tests.engine.backends.cpu import ggml_order
+from engine.opcheck import reference
+from tests.engine.backends.cpu import ggml_order, rounded_reference
 from tests.engine.backends.cpu.cpu_split import CpuSplit, nmse, random
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def weights(split: CpuSplit, kind: T, *ne: int) -> Tensor:
 
 def met(kind: T, x: np.ndarray) -> np.ndarray:
     """Activations as they meet weights of a plain type."""
-    return reference.rounded(TRAITS[kind].rounding, x)
+    return rounded_reference.rounded(TRAITS[kind].rounding, x)
 
 
 def test_every_type_that_is_planned_for_has_conversions():
@@ -82,7 +82,7 @@ def test_a_fast_product_rounds_activations_and_nothing_else(backend, split, kind
 
     result = split.compute(backend, build.mul_mat(weight, x))
 
-    expected = reference.mul_mat_quantized(
+    expected = rounded_reference.mul_mat_quantized(
         kind, split.raw(weight), split.read(weight), random((1, 1, t, k), 2)
     )
     assert nmse(result, expected) <= F32_ROUNDING
@@ -116,7 +116,9 @@ def test_products_repeat_weights_over_heads(backend, split, kind, t):
     if kind is T.BF16:
         expected = reference.mul_mat(split.read(weight), met(kind, values))
     if kind in FAST:
-        expected = reference.mul_mat_quantized(kind, split.raw(weight), split.read(weight), values)
+        expected = rounded_reference.mul_mat_quantized(
+            kind, split.raw(weight), split.read(weight), values
+        )
     assert nmse(result, expected) <= F32_ROUNDING
 
 
@@ -177,7 +179,7 @@ def awkward(n_rows: int, n: int) -> np.ndarray:
 def written(kind: T, values: np.ndarray) -> np.ndarray:
     """The values that bytes of a type mean which ggml makes of `values`."""
     flat = np.ascontiguousarray(values, dtype=np.float32)
-    raw = reference.q8_0_bytes(flat) if kind is T.Q8_0 else quantize(kind, flat)
+    raw = rounded_reference.q8_0_bytes(flat) if kind is T.Q8_0 else quantize(kind, flat)
     return reference.dequantized(kind, raw, values.shape)
 
 

@@ -21,6 +21,8 @@ from tests.engine.backends.opencl.numbers import WRITTEN_TYPES, random_blocks
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from engine.backends.opencl.discovery import FoundDevice
+
 Array = npt.NDArray[np.generic]
 
 NUMPY_TYPE = {
@@ -44,6 +46,12 @@ def device(opencl: OpenClReg) -> OpenClDevice:
     first = opencl.devices()[0]
     assert isinstance(first, OpenClDevice)
     return first
+
+
+@pytest.fixture(scope="session")
+def found(device: OpenClDevice) -> FoundDevice:
+    """What the platform says of the device."""
+    return next(f for f in find_devices()[0] if f.handle == device.handle)
 
 
 @pytest.fixture(scope="session")
@@ -129,20 +137,20 @@ def bench(device: OpenClDevice, backend: Backend) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="session")
-def as_a_gpu(opencl: OpenClReg, device: OpenClDevice) -> OpenClDevice:
+def as_a_gpu(opencl: OpenClReg, device: OpenClDevice, found: FoundDevice) -> OpenClDevice:
     """The device driven as a GPU is: other build options, groups and items."""
     if not device.facts.software:
         pytest.skip("a CPU device: this one is driven as a GPU anyway")
-    found = next(f for f in find_devices()[0] if f.handle == device.handle)
     return OpenClDevice(
         opencl, "OpenCL9", replace(found, is_cpu=False), device.context, offload_min_batch=32
     )
 
 
 @pytest.fixture
-def as_a_device_of_its_own(opencl: OpenClReg, device: OpenClDevice) -> OpenClDevice:
+def as_a_device_of_its_own(
+    opencl: OpenClReg, device: OpenClDevice, found: FoundDevice
+) -> OpenClDevice:
     """The device once more, with nothing built yet."""
-    found = next(f for f in find_devices()[0] if f.handle == device.handle)
     return OpenClDevice(opencl, "OpenCL8", found, device.context, offload_min_batch=32)
 
 

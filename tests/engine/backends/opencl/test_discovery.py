@@ -5,11 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.backends.opencl.discovery import FoundDevice, hardware_name, platform_rank, select
+from engine.backends.opencl.discovery import (
+    FoundDevice,
+    Verdict,
+    hardware_name,
+    platform_rank,
+    select,
+)
 from engine.backends.opencl.reg import offload_min_batch
 
 ROOT = Path(__file__).parents[4]
@@ -29,8 +36,8 @@ WHEEL = FoundDevice(
 CARD = FoundDevice("NVIDIA CUDA", "OpenCL 3.0 CUDA 12.4.131", "NVIDIA H200", is_cpu=False)
 
 
-def sound(device: FoundDevice) -> str:
-    return ""
+def sound(device: FoundDevice) -> Verdict:
+    return Verdict()
 
 
 def test_the_same_cpu_through_an_older_platform_is_hidden_with_the_reason():
@@ -45,20 +52,41 @@ def test_the_same_cpu_through_an_older_platform_is_hidden_with_the_reason():
 def test_a_hidden_device_is_not_even_checked():
     checked = []
 
-    select([WHEEL, DEBIAN], lambda device: checked.append(device) or "")
+    select([WHEEL, DEBIAN], lambda device: checked.append(device) or Verdict())
 
     assert checked == [DEBIAN]
 
 
 def test_an_older_platform_steps_in_when_the_newer_one_fails_its_check():
     usable, left_out = select(
-        [WHEEL, DEBIAN], lambda device: "it computed wrong" if device is DEBIAN else ""
+        [WHEEL, DEBIAN],
+        lambda device: Verdict("it computed wrong" if device is DEBIAN else ""),
     )
 
     assert usable == (WHEEL,)
     (failed,) = left_out
     assert failed.reason == "it computed wrong"
     assert not failed.hidden
+
+
+@pytest.mark.parametrize(
+    ("shares_memory", "no_mapping", "maps_files"),
+    [(True, "", True), (True, "it read a mapped file wrong", False), (False, "", False)],
+)
+def test_a_device_maps_files_where_it_shares_memory_and_read_one_right(
+    shares_memory, no_mapping, maps_files
+):
+    found = replace(DEBIAN, shares_memory=shares_memory)
+
+    ((usable,), _) = select([found], lambda device: Verdict(no_mapping=no_mapping))
+
+    assert usable.maps_files is maps_files
+
+
+def test_the_description_says_why_weights_are_copied_to_a_device_that_shares_memory():
+    found = replace(DEBIAN, shares_memory=True, no_mapping="it read a mapped file wrong")
+
+    assert found.description.endswith("; weights are copied, as it read a mapped file wrong")
 
 
 def test_a_card_is_never_taken_for_a_cpu():

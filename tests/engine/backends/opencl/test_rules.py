@@ -159,6 +159,8 @@ def test_what_no_kernel_computes_is_refused(what):
 
 def test_only_the_devices_own_memory_is_read():
     assert RULES.supports_buft(BufferTypeFacts("OpenCL0"))
+    assert RULES.supports_buft(BufferTypeFacts("OpenCL0_Mapped"))
+    assert not RULES.supports_buft(BufferTypeFacts("CPU_Mapped", is_host=True))
     assert not RULES.supports_buft(BufferTypeFacts("OpenCL1"))
     assert not RULES.supports_buft(BufferTypeFacts("CPU", is_host=True))
 

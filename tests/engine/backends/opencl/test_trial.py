@@ -1,10 +1,13 @@
 """A driver is tried in a process of its own before it is let into the engine's."""
 
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from engine.backends.opencl import trial
+from engine.backends.opencl import selfcheck, trial
+from engine.backends.opencl.discovery import Verdict
 from engine.backends.opencl.platforms import find_devices
 
 pytestmark = pytest.mark.gpu
@@ -28,8 +31,8 @@ def test_a_sound_device_passes_and_is_not_tried_again(found, tmp_path, monkeypat
     first = trial.check_apart(found, 0)
     executable_that(tmp_path, monkeypatch, "exit 3")
 
-    assert first == ""
-    assert trial.check_apart(found, 0) == ""
+    assert first == Verdict()
+    assert trial.check_apart(found, 0) == Verdict()
 
 
 def test_a_driver_that_ends_its_process_is_a_reason_with_its_own_words(
@@ -37,22 +40,56 @@ def test_a_driver_that_ends_its_process_is_a_reason_with_its_own_words(
 ):
     executable_that(tmp_path, monkeypatch, "echo 'no linker here' >&2", "kill -6 $$")
 
-    reason = trial.check_apart(found, 0)
+    verdict = trial.check_apart(found, 0)
 
-    assert reason == "its driver ended the process that tried a small kernel: no linker here"
+    assert (
+        verdict.problem == "its driver ended the process that tried a small kernel: no linker here"
+    )
 
 
 def test_a_failed_trial_is_not_remembered(found, tmp_path, monkeypatch):
     with monkeypatch.context() as broken:
         executable_that(tmp_path, broken, "exit 1")
-        assert trial.check_apart(found, 0)
+        assert trial.check_apart(found, 0).problem
 
-    assert trial.check_apart(found, 0) == ""
+    assert trial.check_apart(found, 0) == Verdict()
 
 
-def test_a_damaged_note_of_verdicts_is_no_error(found, tmp_path):
+@pytest.mark.parametrize("text", ["{not json", '["a list of an older version"]', "3"])
+def test_a_note_of_verdicts_that_cannot_be_read_is_no_error(found, tmp_path, text):
     note = tmp_path / "compiled" / "opencl-checked.json"
     note.parent.mkdir()
-    note.write_text("{not json")
+    note.write_text(text)
 
-    assert trial.check_apart(found, 0) == ""
+    assert trial.check_apart(found, 0) == Verdict()
+
+
+def test_a_driver_that_ends_on_a_mapped_file_is_used_without_and_not_tried_again(
+    found, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as partly:
+        lines = ('[ "$4" = "a mapped file" ] || exit 0', "echo 'bad address' >&2", "kill -11 $$")
+        executable_that(tmp_path, partly, *lines)
+        first = trial.check_apart(replace(found, shares_memory=True), 0)
+
+    assert first == Verdict(
+        no_mapping="its driver ended the process that tried a mapped file: bad address"
+    )
+    assert trial.check_apart(found, 0) == first
+
+
+def test_a_card_with_memory_of_its_own_is_not_tried_with_a_mapped_file(
+    found, tmp_path, monkeypatch
+):
+    executable_that(tmp_path, monkeypatch, '[ "$4" != "a mapped file" ]')
+
+    assert trial.check_apart(replace(found, shares_memory=False), 0) == Verdict()
+
+
+def test_what_the_check_reads_of_the_mapped_file_is_compared(found, monkeypatch):
+    wrong = np.zeros(selfcheck.N_SUMS, np.uint32)
+    right = selfcheck.check_mapping(found)
+    monkeypatch.setattr(selfcheck, "_sums", lambda device, mapped: wrong)
+
+    assert right == ""
+    assert selfcheck.check_mapping(found) == "it read a mapped file wrong"
