@@ -12,8 +12,8 @@ from engine.trace.records import SPAN_DTYPE, Mark, SpanKind, Spans
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-CHUNK_SPANS = 65_536
-"""Spans in a full chunk, 3 MiB."""
+CHUNK_SPANS = 131_072
+"""Spans in a full chunk, 6 MiB: from 4 MiB on numpy asks for large pages, which come faster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
