@@ -70,7 +70,7 @@ def measured(peer: Peer, log: Path) -> tuple[Race, Ratio]:
                 sides, (DECODE, PREFILL), ceilings, n_pairs=N_PAIRS, say=say, within_s=RACE_S
             )
         say(f"recording on and off, {N_TRACED_PAIRS} pairs of tokens")
-        return race, overhead(ours, N_TRACED_PAIRS)
+        return race, overhead(ours, N_TRACED_PAIRS)[0]
 
 
 def told(race: Race, recording: Ratio) -> int:

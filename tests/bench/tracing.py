@@ -17,20 +17,23 @@ if TYPE_CHECKING:
 HOST_TOKENS = 64
 COLUMNS = (
     Column("model"), Column("threads"), Column("recording on over off"), Column("95 % interval"),
-    Column("host time outside kernels, % of a token"),
+    Column("host time outside kernels, % of a token"), Column("a read, ms"),
 )  # fmt: skip
 NOTES = (
     "Recording is switched from token to token of one generation, on first; ratio of speeds, pair "
-    "by pair. What was recorded is read every 33 ms, as a window does, by a token with recording. "
-    "With it off ticks are read all the same.",
+    "by pair. With it off ticks are read all the same.",
+    "A read: what was recorded is read every 100 ms, as the window does, between two tokens.",
     f"Host time: what a token takes beyond its nodes, of {HOST_TOKENS - 1} tokens after the first.",
 )
 
 
-def overhead(ours: Child, n_pairs: int) -> Ratio:
-    """Speed with recording on over speed with it off; the model is loaded."""
+def overhead(ours: Child, n_pairs: int) -> tuple[Ratio, list[float]]:
+    """Speed with recording on over speed with it off, and seconds of each time it was read.
+
+    The model is loaded.
+    """
     answer = ours.ask("tracing", tokens=Work("decode", 2 * n_pairs + 1).tokens())
-    return ratio(answer["on"], answer["off"])
+    return ratio(answer["on"], answer["off"]), answer["reads"]
 
 
 def tracing(tools: Tools) -> Part:
@@ -43,12 +46,13 @@ def tracing(tools: Tools) -> Part:
             where, n_pairs = f"{model} {n_threads}", tools.wish.n_traced_pairs
             tools.say(f"{where} threads: recording on and off, {n_pairs} pairs of tokens")
             with tools.loaded(path, n_threads) as ours:
-                found = overhead(ours, n_pairs)
+                found, reads = overhead(ours, n_pairs)
                 answer = ours.ask("host_share", tokens=Work("decode", HOST_TOKENS).tokens())
             percents = [100 * share for share in answer["shares"]]
             figures[f"overhead {where}"] = found.median
             figures[f"overhead upper end {where}"] = found.high
             figures[f"host percent {where}"] = spread(percents).median
             host = with_quartiles(percents, digits=1)
-            rows.append((model, n_threads, *ratio_cells(found), host))
+            read_ms = with_quartiles([1000 * read for read in reads], digits=2) if reads else "-"
+            rows.append((model, n_threads, *ratio_cells(found), host, read_ms))
     return Part(Table("Cost of recording", COLUMNS, tuple(rows), NOTES), figures)
