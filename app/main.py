@@ -78,14 +78,15 @@ def create_app(
     With `exec_app` it also runs until the window is closed, or for `quit_after_s`. `host`,
     `settings` and `make` take the place of the engine's process, the user's settings and the views
     of `app.views` (optional). Without `recalls` a model's options of last time are neither used
-    nor changed: what is shown then depends on nothing but the file.
+    nor changed, and no backend is loaded: what is shown then depends on nothing but the file.
     """
     qt = _application()
     chosen = settings or Settings()
     theme = Theme(chosen.theme, qt)
     state = AppState(qt)
     bridge = Bridge(host or EngineHost(), qt)
-    controller = Controller(state, bridge, qt, OptionMemory(chosen) if recalls else None)
+    remembered = (OptionMemory(chosen), chosen) if recalls else (None, None)
+    controller = Controller(state, bridge, qt, *remembered)
     window = MainWindow(controller, theme, chosen, make)
     app = App(qt, theme, chosen, state, bridge, controller, window)
     controller.start()

@@ -22,6 +22,7 @@ engine.trace.metrics                          where a step's time went, statisti
 engine.trace.export.perfetto                  the default trace file
 engine.text.tokenizer.Tokenizer               text to tokens and back
 engine.report                                 what a session says of models and runs
+engine.opcheck.check.check_ops                single operations on devices, against a reference
 engine.machine.Machine                        devices of this computer, or on paper
 engine.planning.Planning                      the open model and its plans
 engine.stopping.StopSwitch                    whom a wish to stop concerns

@@ -104,6 +104,16 @@ class Machine:
         """The real devices, in priority order."""
         return self.loader.registry.devices()
 
+    def real_registry(self) -> Registry:
+        """The families and devices of this machine; DeviceError when it has devices on paper."""
+        if self._virtual:
+            raise DeviceError(
+                "Devices on paper compute nothing.",
+                "They have no memory and no kernels.",
+                "Leave --virtual out.",
+            )
+        return self.loader.registry
+
     def facts(self) -> tuple[DeviceFacts, ...]:
         """What planning may know of the devices now; devices on paper get a CPU on paper."""
         return self._virtual or tuple(device.facts for device in self.devices())

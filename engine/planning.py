@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.core.graph import Graph
 from engine.core.options import Options
 from engine.core.table import PlanSetTable, table_of_set
 from engine.errors import ModelError, PlacementError
@@ -158,6 +159,25 @@ class Planning:
     def weight_places(self, name: str) -> tuple[WeightPlace, ...]:
         """Where the last plan has a weight, and why; empty for what is none, or without a plan."""
         return () if self._planner is None else weight_places(self._planner.model, name)
+
+    def run_graphs(self) -> tuple[Graph, Graph]:
+        """The graphs of a prompt that fills a batch, and of the token after it.
+
+        They are those of the last plan, else of one that is made now. An encoder has no second one.
+
+        Raises: ModelError, PlacementError.
+        """
+        if self._planner is None:
+            self.plan(self.options)
+        planner = self._planner
+        assert planner is not None
+        n_tokens = max(1, min(planner.n_ubatch, planner.n_ctx - 1))
+        shapes = [planner.run_shape(n_tokens, 0)]
+        if planner.hparams.encoder is None:
+            shapes.append(planner.run_shape(1, n_tokens))
+        flash = planner.flash_attn
+        graphs = [planner.model.build(shape, flash_attn=flash).built.graph for shape in shapes]
+        return graphs[0], graphs[1] if len(graphs) > 1 else Graph((), ())
 
     def setup(self) -> RunSetup:
         """What a run needs, now.

@@ -14,8 +14,10 @@ another runs; `ask_stop` and `snapshot` may be called from any.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from typing import TYPE_CHECKING
 
+from engine.backend.computer import physical_cores
 from engine.machine import Machine
 from engine.planning import OpenedModel, Planning, RunSetup
 from engine.report.models import model_summary
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
     from engine.backend.interface import BackendReg
     from engine.core.devices import Unavailable
     from engine.core.load_report import LoadReport
+    from engine.core.op_matrix import OpMatrix
     from engine.core.options import Options
     from engine.core.summary import DeviceSummary, Embedded, ModelSummary, Progress, RunSummary
     from engine.core.table import PlanSetTable, PlanTable
     from engine.model.context import ModelContext
+    from engine.opcheck.cases import CountedCase
     from engine.report.weight_places import WeightPlace
     from engine.trace.recorder import Recorder
     from engine.trace.snapshot import TraceSnapshot
@@ -166,7 +170,57 @@ class Session:
         self._running.follow(setup.options)
         return setup
 
+    def op_cases(self, *, of_model: bool, op: str = "", kind: str = "") -> tuple[CountedCase, ...]:
+        """What `check_ops` can check: the open model's operations, or the built-in cases.
+
+        `op` and `kind`, a type, narrow them down by name; UserError when nothing is left.
+        """
+        # What checks operations is not needed to plan and to run.
+        from engine.opcheck.built_in import built_in_cases
+        from engine.opcheck.cases import counted_cases
+        from engine.opcheck.check import chosen
+
+        cases = counted_cases(*self._planning.run_graphs()) if of_model else built_in_cases()
+        return chosen(cases, op, kind)
+
     # Running; the thread that runs.
+
+    def check_ops(
+        self,
+        cases: Sequence[CountedCase],
+        devices: Sequence[str] = (),
+        *,
+        with_speed: bool = False,
+        in_process: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+        job: int | None = None,
+    ) -> OpMatrix:
+        """Check single operations on devices by their names, or on all, against a reference.
+
+        A stopped check gives what it found. Loaded backends are checked in processes of their own,
+        which they may end, unless `in_process`.
+
+        Raises: DeviceError when there is no such device, or none at all.
+        """
+        from engine.opcheck.check import check_ops
+        from engine.opcheck.subjects import subjects_of
+
+        job = self.admit() if job is None else job
+        stop_asked = partial(self._stop.is_stopped, job)
+        registry = self._machine.real_registry()
+        return check_ops(
+            subjects_of(
+                registry,
+                devices,
+                n_threads=self.options.n_threads or physical_cores(),
+                in_process=in_process,
+                stop_asked=stop_asked,
+            ),
+            cases,
+            with_speed=with_speed,
+            on_progress=on_progress or self._listeners.on_progress,
+            stop_asked=stop_asked,
+        )
 
     def run(
         self,

@@ -36,6 +36,10 @@ class Need(enum.Flag):
     """A text was embedded."""
     ENGINE = enum.auto()
     """The engine answers."""
+    DEVICE = enum.auto()
+    """A device is selected."""
+    LOADED = enum.auto()
+    """It was loaded from a file."""
 
 
 WHY_NOT: dict[Need, str] = {
@@ -45,10 +49,12 @@ WHY_NOT: dict[Need, str] = {
     Need.GRAPH: "this version has no graph for this model",
     Need.TOKENS: "an embedding model makes no tokens",
     Need.RUNNABLE: "the file does not hold the weights",
-    Need.IDLE: "applies when the run has ended",
+    Need.IDLE: "applies when what runs has ended",
     Need.BUSY: "nothing is running",
     Need.PROMPT: "the prompt is empty",
     Need.TEXT: "the text is empty",
+    Need.DEVICE: "select a device first",
+    Need.LOADED: "the selected device is built in, or not here",
     Need.TRACE: "nothing measured yet",
     Need.EMBEDDING: "no text was embedded yet",
     Need.HELD: "the engine that recorded this run has ended; run again",

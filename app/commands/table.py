@@ -78,10 +78,54 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "save_embedding", "Save embedding…", "Write the rows as a NumPy file, .npy",
         needs=Need.EMBEDDING, icon="export",
     ),
+    ActionSpec(
+        "show_devices", "Devices", "Every device, those left out, and how each got here",
+        ("Ctrl+D",),
+    ),
+    ActionSpec(
+        "show_load_report", "Load report", "Every path that was tried to load backends",
+        ("Ctrl+Shift+D",),
+    ),
+    ActionSpec(
+        "load_backend", "Load backend…", "Load a plug-in or a library of ggml's from a file",
+        ("Ctrl+L",), Need.ENGINE,
+    ),
+    ActionSpec(
+        "load_backend_folder", "Load folder of backends…",
+        "Load the best backends of a folder, such as a llama.cpp install", needs=Need.ENGINE,
+    ),
+    ActionSpec(
+        "unload_backend", "Unload backend", "Take out the selected device's backend",
+        needs=Need.ENGINE | Need.DEVICE | Need.LOADED | Need.IDLE,
+    ),
+    ActionSpec(
+        "show_operations", "Operations", "Which operations of this model each device computes",
+        ("Ctrl+M",), Need.PLAN,
+    ),
+    ActionSpec(
+        "check_ops", "Check operations", "Check every operation of this model on every device",
+        ("Ctrl+Shift+M",), Need.ENGINE | Need.MODEL | Need.PLAN | Need.GRAPH | Need.IDLE,
+    ),
+    ActionSpec(
+        "copy_device", "Copy device as text", "Copy all that is known of the selected device",
+        needs=Need.DEVICE, icon="copy",
+    ),
+    ActionSpec(
+        "copy_device_json", "Copy device as JSON", "Copy the selected device as JSON",
+        needs=Need.DEVICE,
+    ),
     ActionSpec("manual", "Manual", "What the window shows, in one page", ("F1",)),
     ActionSpec(
         "manual_options", "Manual: options", "What each option does, and the trap it has",
         ("Shift+F1",),
+    ),
+    ActionSpec(
+        "manual_backends", "Manual: backends",
+        "Where devices come from, and why one is there and another is not",
+    ),
+    ActionSpec(
+        "manual_operations", "Manual: operations",
+        "What checking operations does, and what its table says",
     ),
     ActionSpec("keys", "Keys", "Every command and its keys", ("?", "Ctrl+F1")),
     ActionSpec("about", "About Splitscope", "Version and licence"),
@@ -109,8 +153,22 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
             SEPARATOR, "restart_engine",
         ),
     ),
+    (
+        "Devices",
+        (
+            "show_devices", "show_load_report", SEPARATOR, "load_backend", "load_backend_folder",
+            "unload_backend", SEPARATOR, "show_operations", "check_ops", SEPARATOR, "copy_device",
+            "copy_device_json",
+        ),
+    ),
     ("Trace", ("export", "export_chrome")),
-    ("Help", ("manual", "manual_options", "keys", SEPARATOR, "about")),
+    (
+        "Help",
+        (
+            "manual", "manual_options", "manual_backends", "manual_operations", "keys", SEPARATOR,
+            "about",
+        ),
+    ),
 )  # fmt: skip
 
 PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
@@ -144,6 +202,10 @@ PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("Arrows", "The next layer, the next part of a bar"),
             ("Home and End", "The first layer, the last layer"),
         ),
+    ),
+    (
+        "Devices, load report and operations",
+        (("Up and Down", "The next row"), ("Ctrl+C", "Copy the selected row")),
     ),
     (
         "Splits",

@@ -4,12 +4,15 @@ From the engine to the screen:
 controller       Controller: routes answers, restarts the engine, says what happened
 planning         Planning: open, plan again, changes with undo, difference mode
 running          Running: run, stop, export; text and spans as they come
+backends         Backends: load and unload, again after the engine ended, and at every start
+checking         Checking: the open model's operations on every device
 first_selection  what is selected when a model opens
 
 From facts to words, pure:
 markup           the small markup of clauses, as HTML and as plain text
 answer_text      the answer under the toolbar
 change_text      the change bar
+backend_text     what is said of backends that were loaded, were not, or were taken out
 messages         Message, and the messages of what can happen
 status_text      the facts in the status bar
 
@@ -25,10 +28,10 @@ answer_bar       AnswerBar
 clause_label     ClauseLabel: a sentence that gives way clause by clause
 bars             messages and the change bar
 welcome          WelcomePage: open, demo, recent, devices
+devices_page     DevicesPage: devices and load report while no plan is shown
 tensor_page      TensorPage: what a file holds that cannot be planned
 run_panel        RunPanel: prompt, text or embedding, speed
 embedding_result  EmbeddingResult: what an encoder gave, copied or saved
-job_row          JobRow: a job's name and count
 status           StatusBar
 file_dialog      FileDialog: asks for a file and looks at names only
 help_window      HelpWindow: the manual and the key sheet

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, Signal
 
+from app.shell.backends import Backends
+from app.shell.checking import Checking
 from app.shell.messages import (
     LOST_TOPIC,
     Message,
@@ -24,6 +26,7 @@ from engine.core.summary import RunState, StopReason
 from engine.service.messages import (
     DEMO,
     PROTOCOL,
+    BackendsChanged,
     EmbedEnded,
     EngineDied,
     EngineReady,
@@ -31,6 +34,7 @@ from engine.service.messages import (
     Failed,
     JobProgress,
     ModelOpened,
+    OpsChecked,
     PlanMet,
     Planned,
     RunEnded,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
     from app.bridge.bridge import Bridge
     from app.state.app_state import AppState, RunInfo
     from app.state.option_memory import OptionMemory
+    from app.state.settings import Settings
     from engine.service.messages import Answer
 
 log = logging.getLogger(__name__)
@@ -68,11 +73,15 @@ class Controller(QObject):
         bridge: Bridge,
         parent: QObject | None = None,
         memory: OptionMemory | None = None,
+        settings: Settings | None = None,
     ) -> None:
+        """Without `settings` no backend is loaded at the start."""
         super().__init__(parent)
         self.state = state
         self.planning = Planning(state, bridge, self, memory)
         self.running = Running(state, bridge, self)
+        self.backends = Backends(state, bridge, self.planning, settings, self)
+        self.checking = Checking(state, bridge, self)
         self._bridge = bridge
         self._is_ready = False
         self._ready_words = "engine ready"
@@ -80,6 +89,7 @@ class Controller(QObject):
         self._routes: dict[type, Callable[[Any], object]] = {
             EngineReady: self._on_ready,
             EngineDied: self._on_died,
+            BackendsChanged: self._on_backends,
             ModelOpened: self.planning.on_model_opened,
             Planned: self._on_planned,
             JobProgress: self._on_progress,
@@ -88,18 +98,22 @@ class Controller(QObject):
             PlanMet: self.running.on_plan_met,
             RunEnded: self.running.on_ended,
             EmbedEnded: self.running.on_embedded,
+            OpsChecked: self.checking.on_checked,
             TraceArrived: self.running.on_trace,
             Exported: self.running.on_exported,
             Failed: self._on_failed,
         }
         bridge.answered.connect(self._on_answer)
-        self.planning.message.connect(self.message)
-        self.running.message.connect(self.message)
-        self.running.message_gone.connect(self.message_gone)
+        for part in (self.planning, self.running, self.backends, self.checking):
+            part.message.connect(self.message)
+        for part in (self.running, self.backends, self.checking):
+            part.message_gone.connect(self.message_gone)
         self.planning.opened.connect(self._on_opened)
         self.planning.settled.connect(self._on_settled)
         self.running.started.connect(self._on_settled)
         self.running.ended.connect(self._on_settled)
+        self.checking.started.connect(self._on_settled)
+        self.checking.ended.connect(self._on_settled)
 
     @property
     def is_ready(self) -> bool:
@@ -109,7 +123,8 @@ class Controller(QObject):
     @property
     def is_busy(self) -> bool:
         """Whether something runs that `Running.stop` can stop."""
-        return self.running.is_running or self.planning.is_opening
+        parts = (self.running.is_running, self.planning.is_opening, self.checking.is_checking)
+        return any(parts)
 
     def start(self) -> None:
         """Start the engine."""
@@ -122,11 +137,16 @@ class Controller(QObject):
             path = str(Path(path).resolve())
         self._to_open = path
         if self._is_ready and self.is_busy:
-            is_running = self.running.is_running
-            until = "the run has ended" if is_running else "the file before it is open"
-            self.message.emit(waiting_message(path, until))
+            self.message.emit(waiting_message(path, self._busy_until()))
         else:
             self._open_next()
+
+    def _busy_until(self) -> str:
+        """When what is going on is over, in words."""
+        if self.running.is_running:
+            return "the run has ended"
+        is_checking = self.checking.is_checking
+        return "the check has ended" if is_checking else "the file before it is open"
 
     def restart(self) -> None:
         """End the engine and start it anew; model and options are kept."""
@@ -145,8 +165,9 @@ class Controller(QObject):
             self.message.emit(protocol_message(answer.protocol, PROTOCOL))
             return
         self._is_ready = True
-        self.state.set_devices(answer.devices, answer.unavailable)
+        self.state.set_devices(answer.devices, answer.unavailable, answer.load_report)
         self.state.set_engine_text(self._ready_words)
+        self.backends.load_again()
         self.planning.reopen()
         self._open_next()
         self.facts_changed.emit()
@@ -166,7 +187,8 @@ class Controller(QObject):
 
     def _on_died(self, answer: EngineDied) -> None:
         was_ready = self._is_ready
-        doing = self.running.doing or self.planning.doing
+        parts = (self.running, self.checking, self.backends, self.planning)
+        doing = next((part.doing for part in parts if part.doing), "")
         died = replace(answer, doing=doing)
         log.warning("The engine ended with %s %s\n%s", died.exit_code, doing, died.details)
         kept = self._what_is_kept()
@@ -190,15 +212,23 @@ class Controller(QObject):
         self._is_ready = False
         self.running.on_engine_died()
         self.planning.on_engine_died()
+        self.backends.on_engine_died()
+        self.checking.on_engine_died()
         self.progress.emit(None)
         self.facts_changed.emit()
 
+    def _on_backends(self, answer: BackendsChanged) -> None:
+        self.backends.on_changed(answer)
+        self.facts_changed.emit()
+
     def _on_planned(self, answer: Planned) -> None:
+        self.backends.on_planned()
         self.planning.on_planned(answer)
         self.facts_changed.emit()
 
     def _on_progress(self, answer: JobProgress) -> None:
-        self.progress.emit(answer.progress)
+        if not self.checking.on_progress(answer):
+            self.progress.emit(answer.progress)
 
     def _on_run_state(self, answer: RunStateChanged) -> None:
         if answer.state is not RunState.PREPARING:
@@ -206,7 +236,8 @@ class Controller(QObject):
         self.running.on_state(answer)
 
     def _on_failed(self, answer: Failed) -> None:
-        if not (self.planning.on_failed(answer) or self.running.on_failed(answer)):
+        parts = (self.planning, self.running, self.backends, self.checking)
+        if not any(part.on_failed(answer) for part in parts):
             self.message.emit(failed_message(answer))
 
     def _on_settled(self) -> None:
@@ -222,6 +253,8 @@ class Controller(QObject):
             return "opening"
         if self.running.is_running:
             return "running"
+        if self.checking.is_checking:
+            return "checking"
         return ended_words(self.state.run) or self._ready_words
 
 

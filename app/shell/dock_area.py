@@ -60,7 +60,10 @@ class DockArea(QMainWindow):
         panels: Mapping[str, QWidget],
         parent: QWidget | None = None,
     ) -> None:
-        """`panels` are views that are made elsewhere, because they ask for things."""
+        """`panels` are views that are made elsewhere, because they ask for things.
+
+        Those of a dock's `later` join when they are shown.
+        """
         super().__init__(parent)
         self.setWindowFlags(Qt.WindowType.Widget)
         self.setDockNestingEnabled(True)
@@ -73,7 +76,12 @@ class DockArea(QMainWindow):
         self._state, self._theme, self._make = state, theme, make
         self.graph = make(GRAPH, state, theme, self)
         self.setCentralWidget(self.graph)
-        self.views: dict[str, QWidget] = {GRAPH: self.graph, **panels}
+        later = {name for spec in DOCKS for name, _ in spec.later}
+        self._asked_for = {name: panel for name, panel in panels.items() if name in later}
+        for panel in self._asked_for.values():
+            panel.hide()
+        self.views: dict[str, QWidget] = {GRAPH: self.graph}
+        self.views |= {name: panel for name, panel in panels.items() if name not in later}
         self.docks = {spec.name: self._add_dock(spec.name) for spec in DOCKS}
         self._timeline: QWidget | None = None
         self._sides_px: tuple[int, int] | None = None
@@ -108,7 +116,11 @@ class DockArea(QMainWindow):
     # Layout.
 
     def reset_layout(self) -> None:
-        """Every pane in its place, at the sizes of the design."""
+        """Every pane in its place, at the sizes of the design; what was asked for goes."""
+        for name, view in self._asked_for.items():
+            if self.views.pop(name, None) is not None:
+                self.docks["bottom_dock"].remove_view(view)
+                view.hide()
         for spec in DOCKS:
             dock = self.docks[spec.name]
             dock.setFloating(False)
@@ -126,7 +138,7 @@ class DockArea(QMainWindow):
 
     def _apply_heights(self) -> None:
         bottom_px = MEMORY_PX
-        if TIMELINE in self.views:
+        if TIMELINE in self.views or not self._asked_for.keys().isdisjoint(self.views):
             bottom_px = TIMELINE_TALL_PX if self.height() >= TALL_PX else TIMELINE_PX
         layers_px = max(LAYERS_PX, TITLE_PX + self.views[LAYERS].sizeHint().height())
         splits_px = max(120, self.height() - bottom_px - layers_px)
@@ -206,11 +218,20 @@ class DockArea(QMainWindow):
 
     def show_view(self, name: str) -> None:
         """Bring a view to the front of its dock."""
+        if name in self._asked_for and name not in self.views:
+            self._join(name)
         view = self.views[name]
         for dock in self.docks.values():
             if view in dock.views:
                 dock.show()
                 dock.show_view(view)
+
+    def _join(self, name: str) -> None:
+        """Add a view that was asked for as its dock's last tab."""
+        view = self.views[name] = self._asked_for[name]
+        spec = next(spec for spec in DOCKS if name in dict(spec.later))
+        self.docks[spec.name].add_view(dict(spec.later)[name], view)
+        self._apply_heights()
 
     def tab_order(self) -> list[QWidget]:
         """The docks and the graph, as Tab walks them."""

@@ -14,11 +14,22 @@ from app.commands.actions import ActionSet
 from app.commands.spec import Need
 from app.commands.table import ACTIONS, EMBED, MENUS, PANES, RECENT, THEME, THEME_MENU
 from app.commands.table import RUN as RUN_COMMAND
+from app.models.device_entries import entry_of
 from app.shell.answer_bar import AnswerBar
+from app.shell.backend_text import is_backend_file
 from app.shell.bars import ChangeBar, MessageStack
+from app.shell.devices_page import DevicesPage
 from app.shell.dock_area import DockArea
 from app.shell.messages import dropped_message
-from app.shell.panes import OPTIONS, RUN, MakeView, make_view
+from app.shell.panes import (
+    DEVICES,
+    LOAD_REPORT,
+    OPERATIONS,
+    OPTIONS,
+    RUN,
+    MakeView,
+    make_view,
+)
 from app.shell.run_panel import RunPanel
 from app.shell.status import StatusBar
 from app.shell.tab_order import go_to_next
@@ -28,6 +39,9 @@ from app.shell.welcome import WelcomePage
 from app.shell.window_commands import WindowCommands
 from app.state.app_state import Selection
 from app.theme.fonts import SMALL_PX, general_font
+from app.views.devices.view import DevicesView
+from app.views.load_report.view import LoadReportView
+from app.views.operations.view import OperationsView
 from app.views.options.view import OptionsView
 from engine.core.plan import Batch
 from engine.core.visible import visible
@@ -109,11 +123,21 @@ class MainWindow(QMainWindow):
         self.run_panel = RunPanel(state, theme, self.actions_, n_predict, self)
         self.welcome = WelcomePage(state, theme, self.actions_, self)
         self.options = OptionsView(state, theme, self.actions_, self)
-        panels = {RUN: self.run_panel, OPTIONS: self.options}
+        self.devices = DevicesView(state, theme, self.actions_, self)
+        self.load_report = LoadReportView(state, theme, self.actions_, self)
+        self.operations = OperationsView(state, theme, self.actions_, self)
+        panels = {
+            RUN: self.run_panel,
+            OPTIONS: self.options,
+            DEVICES: self.devices,
+            LOAD_REPORT: self.load_report,
+            OPERATIONS: self.operations,
+        }
         self.area = DockArea(state, theme, make, panels, self)
         self.tensors = TensorPage(self)
+        self.devices_page = DevicesPage(state, theme, self.actions_, self)
         self.pages = QStackedWidget(self)
-        for page in (self.welcome, self.area, self.tensors):
+        for page in (self.welcome, self.area, self.tensors, self.devices_page):
             self.pages.addWidget(page)
         centre = QWidget(self)
         column = QVBoxLayout(centre)
@@ -144,6 +168,11 @@ class MainWindow(QMainWindow):
         controller.message_gone.connect(self.messages.remove_topic)
         controller.progress.connect(self.welcome.job_row.show_progress)
         controller.progress.connect(self.run_panel.job_row.show_progress)
+        for view in (self.devices, self.devices_page.devices):
+            controller.backends.progress.connect(view.job_row.show_progress)
+            view.start_asked.connect(self._on_start_asked)
+        controller.checking.progress.connect(self.operations.job_row.show_progress)
+        self.devices_page.left.connect(self._show_page)
         controller.facts_changed.connect(self._refresh_facts)
         controller.planning.opened.connect(self._on_opened)
         controller.planning.undo_stack.indexChanged.connect(self._refresh_undo)
@@ -154,7 +183,10 @@ class MainWindow(QMainWindow):
         self.options.asked.connect(self._on_options_asked)
         self.options.folded.connect(self._on_folded)
         self.run_panel.prompt.textChanged.connect(self._refresh_facts)
-        for signal in (state.plans_changed, state.run_changed, state.trace_changed):
+        for signal in (
+            state.plans_changed, state.run_changed, state.trace_changed, state.device_chosen,
+            state.devices_changed, state.loaded_changed,
+        ):  # fmt: skip
             signal.connect(self._refresh_facts)
         for signal in (state.model_changed, state.plans_changed):
             signal.connect(self._show_page)
@@ -180,6 +212,17 @@ class MainWindow(QMainWindow):
         self._show_recent()
 
     # For the commands.
+
+    def show_devices(self, pane: str = DEVICES) -> None:
+        """Bring devices or load report to the front: as a pane, without a plan as a page."""
+        if self.pages.currentWidget() is self.area:
+            self.area.show_view(pane)
+            self.area.views[pane].setFocus(Qt.FocusReason.ShortcutFocusReason)
+            return
+        page = self.devices_page
+        self.pages.setCurrentWidget(page)
+        view = page.report if pane == LOAD_REPORT else page.devices
+        view.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def panes(self) -> list[QWidget]:
         """What F6 walks through."""
@@ -250,6 +293,10 @@ class MainWindow(QMainWindow):
         if not self.options.show_refusal(refusal.asked, refusal.before, words):
             self.messages.show_message(message)
 
+    def _on_start_asked(self, asked: tuple[str, bool]) -> None:
+        path, is_on = asked
+        self._controller.backends.set_at_start(path, is_on=is_on)
+
     def _on_folded(self, ids: tuple[str, ...]) -> None:
         self._settings.open_sections = ids
 
@@ -285,6 +332,7 @@ class MainWindow(QMainWindow):
     def _facts(self) -> Need:
         state, controller = self._state, self._controller
         facts = Need.BUSY if controller.is_busy else Need.IDLE
+        entry = entry_of(state, state.device)
         has_text = bool(self.run_panel.prompt.toPlainText().strip())
         held = (
             (Need.ENGINE, controller.is_ready),
@@ -296,6 +344,8 @@ class MainWindow(QMainWindow):
             (Need.EMBEDDING, state.run.embedded is not None),
             (Need.GRAPH, state.plans is not None and state.plans.prompt.n_nodes > 0),
             (Need.TOKENS, not state.embeds),
+            (Need.DEVICE, entry is not None),
+            (Need.LOADED, entry is not None and entry.can_be_unloaded),
             (Need.PROMPT, has_text),
             (Need.TEXT, has_text),
         )
@@ -338,13 +388,16 @@ class MainWindow(QMainWindow):
         self.welcome.set_drop_over(False)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open it, or say why not."""
+        """Open it, load it where it is a backend, or say why not."""
         self.welcome.set_drop_over(False)
         _accept_copy(event)
-        urls = event.mimeData().urls()
-        problem = dropped_message([url.toLocalFile() for url in urls])
+        paths = [url.toLocalFile() for url in event.mimeData().urls()]
+        if paths and all(is_backend_file(path) for path in paths):
+            self.commands.load_backends(paths)
+            return
+        problem = dropped_message(paths)
         if problem is None:
-            self._controller.open(urls[0].toLocalFile())
+            self._controller.open(paths[0])
         else:
             self.messages.show_message(problem)
 

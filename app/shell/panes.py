@@ -42,13 +42,16 @@ LAYERS = "layers"
 OPTIONS = "options"
 RUN = "run"
 TIMELINE = "timeline"
+DEVICES = "devices"
+LOAD_REPORT = "load_report"
+OPERATIONS = "operations"
 
 
 @dataclass(frozen=True, slots=True)
 class DockSpec:
     """A dock: its place and the views in it, each a name and a title.
 
-    `later` are views that join in front when there is something for them to show.
+    `later` are views that join when there is something for them to show, or they are asked for.
     """
 
     name: str
@@ -76,7 +79,18 @@ DOCKS: tuple[DockSpec, ...] = (
         ((INSPECTOR, "Why here"), (OPTIONS, "Options"), (RUN, "Run")),
         (320, 200),
     ),
-    DockSpec("bottom_dock", _BOTTOM, (("memory", "Memory"),), (400, 72), ((TIMELINE, "Timeline"),)),
+    DockSpec(
+        "bottom_dock",
+        _BOTTOM,
+        (("memory", "Memory"),),
+        (400, 72),
+        (
+            (TIMELINE, "Timeline"),
+            (DEVICES, "Devices"),
+            (LOAD_REPORT, "Load report"),
+            (OPERATIONS, "Operations"),
+        ),
+    ),
 )
 
 
@@ -123,6 +137,17 @@ class PaneDock(QDockWidget):
         changed = getattr(view, "dock_title_changed", None)
         if changed is not None:
             changed.connect(self._show_title)
+        self._on_page_changed(self._pages.currentIndex())
+
+    def remove_view(self, view: QWidget) -> None:
+        """Take a view out; it is kept by whoever made it."""
+        place = self._views.index(view)
+        del self._titles[place], self._views[place]
+        self._pages.removeWidget(view)
+        self.bar.set_titles(self._titles)
+        changed = getattr(view, "dock_title_changed", None)
+        if changed is not None:
+            changed.disconnect(self._show_title)
         self._on_page_changed(self._pages.currentIndex())
 
     def show_view(self, view: QWidget) -> None:

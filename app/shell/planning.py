@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING, Any
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QUndoCommand, QUndoStack
 
-from app.shell.change_text import change_note, change_title
+from app.shell.change_text import AT_NEXT_RUN, change_note, change_title
 from app.shell.first_selection import first_node
 from app.shell.messages import failed_message, model_message, recalled_message, unfit_message
 from app.state.app_state import DiffMode
 from app.state.option_changes import changed_fields
 from app.state.settings import RecentFile
+from engine.core.diff import diff_sets
 from engine.core.options import DEFAULTS, Options
 from engine.core.summary import RunState
 from engine.core.visible import visible
 from engine.service.messages import DEMO, Failed, ModelOpened, OpenModel, Planned, Replan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from app.bridge.bridge import Bridge
     from app.shell.messages import Message
@@ -60,6 +61,8 @@ class _Wish:
     base: PlanSetTable | None
     step: _ChangeOptions | None = None
     """The undo step it belongs to."""
+    title: str = ""
+    """What the difference is called where no option made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +220,10 @@ class Planning(QObject):
         show: Show,
         base: PlanSetTable | None,
         step: _ChangeOptions | None = None,
+        title: str = "",
     ) -> None:
         """Ask for a plan; it replaces a wish that was not sent yet."""
-        self._wanted = _Wish(options, show, base, step)
+        self._wanted = _Wish(options, show, base, step, title)
         if self._under_way is None and not self._pause.isActive():
             self._send_wanted()
 
@@ -228,6 +232,18 @@ class Planning(QObject):
         """The plans that are shown: what the next difference is taken against."""
         return self._state.plans
 
+    def see_devices(self, names: Sequence[str], title: str) -> None:
+        """Plan for the devices that are here now, and show what that changes as `title`.
+
+        Without a title the plan alone is shown. Options that name a device which is gone name it
+        no longer.
+        """
+        plans = self._state.plans
+        if plans is not None and self._opening is None:
+            options = without_missing(self.options, names)
+            show = Show.DIFFERENCE if title else Show.PLAN
+            self.plan_with(options, show, plans, title=title)
+
     def keep(self) -> None:
         """Leave difference mode with the new plan."""
         self._state.set_diff(None)
@@ -235,11 +251,13 @@ class Planning(QObject):
 
     def undo(self) -> None:
         """Take the last change back."""
-        self.undo_stack.undo()
+        if self.can_step(back=True):
+            self.undo_stack.undo()
 
     def redo(self) -> None:
         """Make it again."""
-        self.undo_stack.redo()
+        if self.can_step(back=False):
+            self.undo_stack.redo()
 
     # Answers.
 
@@ -364,16 +382,21 @@ class Planning(QObject):
         self._state.set_plans(plans)
         if self._memory is not None:
             self._memory.remember(self._path, plans.options)
-        if wish.show is Show.DIFFERENCE and wish.base is not None:
+        if wish.show is Show.DIFFERENCE and wish.base is not None and _is_news(wish, plans):
             title = self._title(wish.base.options, plans.options, plans.n_layers)
-            runs = self._state.run.state is not RunState.IDLE
-            note = change_note(wish.base.options, plans.options) if runs else ""
-            self._state.set_diff(DiffMode(wish.base, plans, title, note=note))
+            title = ", ".join(part for part in (wish.title, title) if part)
+            self._state.set_diff(DiffMode(wish.base, plans, title, note=self._note(wish, plans)))
             return
         if self._state.diff is not None:
             self._state.set_diff(None)
         if self._drag_from is None:
             self._state.return_to_run()
+
+    def _note(self, wish: _Wish, plans: PlanSetTable) -> str:
+        """When a change that is made during a run acts."""
+        if self._state.run.state is RunState.IDLE or wish.base is None:
+            return ""
+        return AT_NEXT_RUN if wish.title else change_note(wish.base.options, plans.options)
 
     def _title(self, was: Options, now: Options, n_layers: int) -> str:
         model = self._state.model
@@ -396,7 +419,16 @@ class Planning(QObject):
 
     def can_step(self, *, back: bool) -> bool:
         """Whether undo or redo is possible now."""
-        return self.undo_stack.canUndo() if back else self.undo_stack.canRedo()
+        stack = self.undo_stack
+        i_step = stack.index() - 1 if back else stack.index()
+        if not 0 <= i_step < stack.count():
+            return False
+        waits = isinstance(stack.command(i_step), IdleStep) and self._state.is_computing
+        return not waits
+
+
+class IdleStep(QUndoCommand):
+    """A step that waits for the end of a run."""
 
 
 class _ChangeOptions(QUndoCommand):
@@ -422,6 +454,24 @@ class _ChangeOptions(QUndoCommand):
     def undo(self) -> None:
         """Plan with the old options."""
         self._planning.plan_with(self.was, Show.PLAN, None)
+
+
+def without_missing(options: Options, names: Sequence[str]) -> Options:
+    """The options without devices that are not among `names`; with none left as by default."""
+    if not options.devices:
+        return options
+    here = {"none", *(name.lower() for name in names)}
+    left = tuple(name for name in options.devices if name.lower() in here)
+    return options if left == options.devices else replace(options, devices=left or None)
+
+
+def _is_news(wish: _Wish, plans: PlanSetTable) -> bool:
+    """Whether a difference has anything to show; one of options has its title at least."""
+    if wish.base is None or not wish.title:
+        return True
+    diff = diff_sets(wish.base, plans)
+    moves_memory = any(row.was_bytes != row.now_bytes for row in diff.memory)
+    return moves_memory or not (diff.prompt.is_empty and diff.token.is_empty)
 
 
 def _recent_file(path: str, model: ModelSummary) -> RecentFile:

@@ -19,8 +19,8 @@ from PySide6.QtWidgets import (
 
 from app.models.dock_title import DockTitle
 from app.shell.embedding_result import EmbeddingResult
-from app.shell.job_row import JobRow
 from app.state.settings import N_PREDICT_RANGE
+from app.theme.job_row import JobRow
 from app.theme.text import count, rate_text
 from app.theme.whole_lines import WholeLines
 from app.theme.wrapped_label import WrappedLabel

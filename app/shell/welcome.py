@@ -20,8 +20,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.shell.job_row import JobRow
 from app.theme.colours import device_style
+from app.theme.job_row import JobRow
 from app.theme.paint import badge_pixmap
 from app.theme.text import NOTHING, bytes_text
 from engine.core.table import DeviceRow
@@ -65,7 +65,7 @@ class WelcomePage(QWidget):
         self.recent.clicked.connect(self._on_recent)
         state.devices_changed.connect(self._on_devices)
         theme.changed.connect(self._tint)
-        for action_id in ("open", "open_demo"):
+        for action_id in ("open", "open_demo", "load_backend"):
             actions[action_id].changed.connect(self._sync_buttons)
         self._tint()
         self._sync_buttons()
@@ -135,8 +135,12 @@ class WelcomePage(QWidget):
         column.addWidget(_label("Devices here", "h2"))
         column.addWidget(self.devices)
         column.addSpacing(16)
+        self.devices_button = self._button("show_devices", "link")
+        self.devices_button.setText("How they got here")
+        self.load_button = self._button("load_backend", "link")
         self.manual_button = self._button("manual", "link")
-        column.addWidget(self.manual_button, alignment=Qt.AlignmentFlag.AlignLeft)
+        for button in (self.devices_button, self.load_button, self.manual_button):
+            column.addWidget(button, alignment=Qt.AlignmentFlag.AlignLeft)
         column.addStretch()
         return column
 
@@ -155,7 +159,11 @@ class WelcomePage(QWidget):
         self.devices.show_devices(self._state.devices, self._state.unavailable)
 
     def _sync_buttons(self) -> None:
-        for action_id, button in (("open", self.open_button), ("open_demo", self.demo_button)):
+        for action_id, button in (
+            ("open", self.open_button),
+            ("open_demo", self.demo_button),
+            ("load_backend", self.load_button),
+        ):
             action = self._actions[action_id]
             button.setEnabled(action.isEnabled())
             button.setToolTip(action.toolTip())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shlex
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +16,12 @@ from PySide6.QtWidgets import QApplication, QFileDialog, QWidget
 
 from app.commands.keys import key_sheet
 from app.commands.table import ACTIONS, MENUS, PANE_KEYS, THEME_MENU
+from app.models.device_entries import entry_of
 from app.shell.file_dialog import FileDialog
 from app.shell.help_window import HelpWindow
-from app.shell.panes import OPTIONS
+from app.shell.panes import LOAD_REPORT, OPERATIONS, OPTIONS
 from app.theme.theme import ThemeChoice
+from engine.core.device_text import device_text
 from engine.core.options import DEFAULTS
 from engine.core.plan import Batch
 from engine.errors import ExportError
@@ -27,6 +29,8 @@ from engine.report.embeddings import embedded_data, write_rows
 from engine.service.messages import DEMO, TraceFormat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from app.commands.actions import Handler
     from app.shell.controller import Controller
     from app.shell.main_window import MainWindow
@@ -35,6 +39,9 @@ if TYPE_CHECKING:
     from engine.core.options import Options
 
 NPY_FILTER = "NumPy arrays (*.npy);;All files (*)"
+BACKEND_FILTER = (
+    "Backends (splitscope_backend_*.py libggml-*.so libggml-*.dylib ggml-*.dll);;All files (*)"
+)
 GGUF_FILTER = "GGUF models (*.gguf);;All files (*)"
 _TRACE_FILES = {
     TraceFormat.PERFETTO: ("run.pftrace", "Perfetto traces (*.pftrace)"),
@@ -84,10 +91,21 @@ class WindowCommands(QObject):
             "save_embedding": self.save_embedding,
             "op_offload": self.flip_offload,
             "restart_engine": self._controller.restart,
+            "show_devices": self._window.show_devices,
+            "show_load_report": self.show_load_report,
+            "load_backend": self.ask_for_backend,
+            "load_backend_folder": self.ask_for_backend_folder,
+            "unload_backend": self.unload_backend,
+            "show_operations": self.show_operations,
+            "check_ops": self.check_ops,
+            "copy_device": self.copy_device,
+            "copy_device_json": self.copy_device_json,
             "export": self.export_perfetto,
             "export_chrome": self.export_chrome,
             "manual": self.show_manual,
             "manual_options": self.show_manual_options,
+            "manual_backends": self.show_manual_backends,
+            "manual_operations": self.show_manual_operations,
             "keys": self.show_keys,
             "about": self.show_about,
         }
@@ -253,6 +271,64 @@ class WindowCommands(QObject):
         planning = self._controller.planning
         planning.change(op_offload=not planning.options.op_offload)
 
+    # Devices.
+
+    def show_load_report(self) -> None:
+        """Bring the load report to the front."""
+        self._window.show_devices(LOAD_REPORT)
+
+    def ask_for_backend(self) -> None:
+        """Ask for files of backends."""
+        folder = self._settings.backend_folder
+        dialog = FileDialog(self._window, "Load a backend", folder, BACKEND_FILTER)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+        dialog.filesSelected.connect(self.load_backends)
+        dialog.open()
+
+    def ask_for_backend_folder(self) -> None:
+        """Ask for a folder with backends in it."""
+        folder = self._settings.backend_folder
+        dialog = FileDialog(self._window, "Load a folder of backends", folder, BACKEND_FILTER)
+        dialog.setFileMode(QFileDialog.FileMode.Directory)
+        dialog.filesSelected.connect(self.load_backends)
+        dialog.open()
+
+    def load_backends(self, paths: Sequence[str]) -> None:
+        """Load them, and show what becomes of it."""
+        self._settings.backend_folder = str(Path(paths[0]).parent)
+        self._window.show_devices()
+        self._controller.backends.load(paths)
+
+    def unload_backend(self) -> None:
+        """Take out the selected device's backend."""
+        self._controller.backends.unload(self._state.device)
+
+    def show_operations(self) -> None:
+        """Bring the operations to the front."""
+        self._window.show_devices(OPERATIONS)
+
+    def check_ops(self) -> None:
+        """Check the open model's operations, and show it."""
+        self.show_operations()
+        with_speed = self._window.operations.with_speed.isChecked()
+        self._controller.checking.check(with_speed=with_speed)
+
+    def copy_device(self) -> None:
+        """Put all that is known of the selected device on the clipboard."""
+        entry = entry_of(self._state, self._state.device)
+        if entry is not None:
+            absent = "\n".join(p for p in (entry.name, entry.why, entry.hint) if p)
+            text = absent if entry.device is None else device_text(entry.device)
+            QGuiApplication.clipboard().setText(text)
+
+    def copy_device_json(self) -> None:
+        """The same as JSON."""
+        entry = entry_of(self._state, self._state.device)
+        if entry is not None:
+            absent = {"name": entry.name, "reason": entry.why, "hint": entry.hint}
+            facts = absent if entry.device is None else asdict(entry.device)
+            QGuiApplication.clipboard().setText(json.dumps(facts, indent=2))
+
     # Help.
 
     def show_manual(self) -> None:
@@ -262,6 +338,14 @@ class WindowCommands(QObject):
     def show_manual_options(self) -> None:
         """Open the manual's page on options."""
         self._help_window().show_manual("options.md")
+
+    def show_manual_backends(self) -> None:
+        """Open the manual's page on backends."""
+        self._help_window().show_manual("backends.md")
+
+    def show_manual_operations(self) -> None:
+        """Open the manual's page on checking operations."""
+        self._help_window().show_manual("operations.md")
 
     def show_keys(self) -> None:
         """Show every command with its keys."""

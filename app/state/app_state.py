@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal
 
 from app.state.kept_run import kept_plans, kept_summary, kept_trace
+from engine.core.load_report import LoadReport
 from engine.core.options import PoolingWish
 from engine.core.plan import Batch, NodeKey
 from engine.core.summary import DeviceSummary, Embedded, ModelSummary, RunState, RunSummary
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from engine.core.devices import Unavailable
+    from engine.core.op_matrix import OpMatrix
     from engine.core.options import Options
     from engine.core.table import PlanSetTable, PlanTable
     from engine.trace.snapshot import TraceSnapshot
@@ -83,11 +85,30 @@ class LastRun:
     is_newest: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedFiles:
+    """Files of backends by their paths: loaded by hand in this window, and those of every start."""
+
+    by_hand: tuple[str, ...] = ()
+    at_start: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OpsInfo:
+    """The check of operations in progress, or what the last one of the open model found."""
+
+    is_checking: bool = False
+    matrix: OpMatrix | None = None
+
+
 class AppState(QObject):
     """Facts and their signals; each signal carries the new value. GUI thread only."""
 
     model_changed = Signal(object)
     devices_changed = Signal(object)
+    device_chosen = Signal(object)
+    loaded_changed = Signal(object)
+    ops_changed = Signal(object)
     plans_changed = Signal(object)
     batch_changed = Signal(object)
     shown_plan_changed = Signal(object)
@@ -102,6 +123,11 @@ class AppState(QObject):
         self.model: ModelSummary | None = None
         self.devices: tuple[DeviceSummary, ...] = ()
         self.unavailable: tuple[Unavailable, ...] = ()
+        self.load_report = LoadReport()
+        self.loaded = LoadedFiles()
+        self.ops = OpsInfo()
+        self.device = ""
+        """The selected entry of the devices' table: a name, or a path of a file; "" for none."""
         self.plans: PlanSetTable | None = None
         self.batch = Batch.PROMPT
         self.met_plans: dict[int, PlanTable] = {}
@@ -127,6 +153,7 @@ class AppState(QObject):
         self.run, self.trace, self._run_options = RunInfo(), None, None
         self.run_is_newest = False
         self.met_plans.clear()
+        self.set_ops(OpsInfo())
         self.diff_changed.emit(None)
         self.selection_changed.emit(self.selection)
         self.trace_changed.emit(None)
@@ -151,11 +178,40 @@ class AppState(QObject):
         return "text" if self.embeds else "prompt"
 
     def set_devices(
-        self, devices: tuple[DeviceSummary, ...], unavailable: tuple[Unavailable, ...]
+        self,
+        devices: tuple[DeviceSummary, ...],
+        unavailable: tuple[Unavailable, ...],
+        report: LoadReport | None = None,
     ) -> None:
-        """The devices of this machine, and those left out."""
+        """The devices of this machine, those left out, and what was tried to load backends."""
         self.devices, self.unavailable = devices, unavailable
+        self.load_report = report or LoadReport()
         self.devices_changed.emit(devices)
+
+    def set_loaded(self, loaded: LoadedFiles) -> None:
+        """Which files of backends were loaded by hand, and which are at every start."""
+        self.loaded = loaded
+        self.loaded_changed.emit(loaded)
+
+    def set_ops(self, ops: OpsInfo) -> None:
+        """What checking operations found, or that it is under way."""
+        self.ops = ops
+        self.ops_changed.emit(ops)
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether a run or a check uses the devices."""
+        return self.run.state is not RunState.IDLE or self.ops.is_checking
+
+    def choose_device(self, key: str) -> None:
+        """Select an entry of the devices' table."""
+        if key != self.device:
+            self.device = key
+            self.device_chosen.emit(key)
+
+    def device_of(self, name: str) -> DeviceSummary | None:
+        """The device of that name."""
+        return next((device for device in self.devices if device.name == name), None)
 
     def set_plans(self, plans: PlanSetTable | None) -> None:
         """New plans; the shown plan follows the batch switch."""

@@ -109,6 +109,30 @@ class Settings:
         self._values.setValue("open_sections", " ".join(ids))
 
     @property
+    def start_backends(self) -> tuple[str, ...]:
+        """Files of backends that are loaded at every start."""
+        text = str(self._values.value("start_backends", "[]"))
+        try:
+            return _paths(json.loads(text))
+        except (ValueError, TypeError):
+            self._drop("start_backends", text)
+            return ()
+
+    @start_backends.setter
+    def start_backends(self, paths: tuple[str, ...]) -> None:
+        self._values.setValue("start_backends", json.dumps(paths))
+
+    @property
+    def backend_folder(self) -> str:
+        """Where a backend was loaded from last; the home folder while there is no such place."""
+        folder = Path(str(self._values.value("backend_folder", "")))
+        return str(folder if folder.is_absolute() and folder.is_dir() else Path.home())
+
+    @backend_folder.setter
+    def backend_folder(self, folder: str) -> None:
+        self._values.setValue("backend_folder", folder)
+
+    @property
     def geometry(self) -> QByteArray | None:
         """The window's place and size."""
         return self._bytes("window/geometry")
@@ -174,6 +198,16 @@ class Settings:
     def _drop(self, key: str, value: object) -> None:
         log.warning("The setting %s cannot be used and is dropped: %.200r", key, value)
         self._values.remove(key)
+
+
+def _paths(items: Any) -> tuple[str, ...]:
+    """Absolute paths, each once; TypeError for anything else."""
+    if not isinstance(items, list):
+        raise TypeError(items)
+    for item in items:
+        if not isinstance(item, str) or not Path(item).is_absolute():
+            raise TypeError(item)
+    return tuple(dict.fromkeys(items))
 
 
 def _recent_file(item: Any) -> RecentFile:

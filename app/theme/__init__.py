@@ -13,4 +13,5 @@ choice_box    ChoiceBox: a combo box with the design's arrow
 elided_label  ElidedLabel: a line that ends in an ellipsis where it does not fit
 wrapped_label  WrappedLabel: lines that are never cut
 whole_lines   WholeLines: a text field that shows no half of a line
+job_row       JobRow: a job's name and count
 """

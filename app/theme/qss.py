@@ -1,6 +1,7 @@
 """The style sheet, made from a palette. Dynamic properties name the variants.
 
-role      "muted", "strong", "mono", "tiny", "problem", "h1", "h2" on labels; "panel", "bar", "card"
+role      "rows" on tables, whose ring has room of its own
+          "muted", "strong", "mono", "tiny", "problem", "h1", "h2" on labels; "panel", "bar", "card"
           on frames
 bad       "true" on a field whose text cannot be used
 kind      "primary", "link", "flat", "small" on buttons
@@ -161,9 +162,11 @@ QSlider::handle:horizontal:disabled { border-color: $ctl; }
 
 QTableView, QTreeView, QListView { background: $bg1; color: $ink; border: none; outline: none;
     gridline-color: $bg0; selection-background-color: $sel; selection-color: $ink; }
+QTableView[role="rows"] { border: 2px solid $bg1; }
 QTableView::item:hover, QListView::item:hover { background: $hover; }
 QTableView::item:selected, QListView::item:selected { background: $sel; color: $ink; }
-QTableView:focus, QTreeView:focus, QListView:focus { border: 2px solid $ink; }
+QTableView[role="rows"]:focus, QTableView:focus, QTreeView:focus, QListView:focus {
+    border: 2px solid $ink; }
 QHeaderView { background: $bg1; border: none; }
 QHeaderView::section { background: $bg1; color: $ink2; border: none; font-size: ${tiny}px;
                        border-bottom: 1px solid $line; padding: 3px 4px; }

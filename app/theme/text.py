@@ -45,6 +45,14 @@ def plural(n: int, word: str) -> str:
     return f"{count(n)} {word}" if n == 1 else f"{count(n)} {word}s"
 
 
+def sentence(text: str) -> str:
+    """A reason as a sentence on one line, "" for none; what begins with a name keeps its start."""
+    words = " ".join(text.split()).rstrip(".")
+    first = words.partition(" ")[0].rstrip(",;:")
+    start = words[:1].upper() if first.isalpha() and first.islower() else words[:1]
+    return f"{start}{words[1:]}." if words else ""
+
+
 def bytes_text(n: int) -> str:
     """Bytes in the unit that fits: "95.56 MiB", "5.5 KiB", "13.4 GiB"."""
     size = abs(n)

@@ -14,6 +14,8 @@ plan_data   plans for programs
 run_words   runs and what embedding took, for people and for programs
 measuring   what commands that compute say besides their results, and their trace
 fetch       the demo model
+op_words    what checking operations found, for people
+ops         single operations, checked and timed
 devices     devices of this machine, those left out, and how each got here
 device_words  a device and what was loaded, for people
 tensors     what any GGUF file holds, known architecture or not

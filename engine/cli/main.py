@@ -12,6 +12,7 @@ from engine.cli import (
     embed,
     fetch,
     memory,
+    ops,
     plan,
     run,
     score,
@@ -33,7 +34,21 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-COMMANDS = (fetch, devices, tensors, plan, splits, memory, why, run, embed, score, trace, serve)
+COMMANDS = (
+    fetch,
+    devices,
+    tensors,
+    plan,
+    splits,
+    memory,
+    why,
+    run,
+    embed,
+    score,
+    trace,
+    ops,
+    serve,
+)
 
 EXIT_FAILED = 1
 

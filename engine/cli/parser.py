@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from engine.backends import OPTIONS
 from engine.backends.choice import VARIABLE
@@ -69,13 +69,20 @@ def command_parser(
     return parser
 
 
-def add_model(parser: Parser, *, idle: Collection[str] = ()) -> None:
+def add_model(
+    parser: Parser,
+    *,
+    idle: Collection[str] = (),
+    nargs: Literal["?"] | None = None,
+    text: str = "a .gguf file, or demo",
+) -> None:
     """MODEL, --batch, the devices and every option of the table.
 
     `idle` are the fields of options that the command takes, as they may come from the command line
-    of another, and has no use for: its help leaves them out.
+    of another, and has no use for: its help leaves them out. `nargs` "?" lets MODEL be left out;
+    `text` is its help.
     """
-    parser.add_argument("model", metavar="MODEL", help="a .gguf file, or demo")
+    parser.add_argument("model", metavar="MODEL", nargs=nargs, help=text)
     words = f"which plan to print (default: {Batch.PROMPT.value})"
     parser.add_argument(
         "--batch", choices=[batch.value for batch in Batch], default=Batch.PROMPT.value,

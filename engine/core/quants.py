@@ -298,3 +298,6 @@ _QUANTIZE: dict[TensorType, Callable[[Floats], Bytes]] = {
     TensorType.Q5_0: _q5_0_bytes,
     TensorType.Q5_1: _q5_1_bytes,
 }
+
+WRITABLE = frozenset(_QUANTIZE)
+"""The types that `quantize` writes."""

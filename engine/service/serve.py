@@ -27,6 +27,7 @@ from engine.service.inbox import Inbox, Job
 from engine.service.messages import (
     PROTOCOL,
     BackendsChanged,
+    CheckOps,
     EmbedEnded,
     EngineReady,
     Exported,
@@ -36,6 +37,7 @@ from engine.service.messages import (
     LoadBackend,
     ModelOpened,
     OpenModel,
+    OpsChecked,
     PlanMet,
     Planned,
     Poll,
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from engine.core.load_report import LoadReport
     from engine.core.summary import Progress
     from engine.core.table import PlanTable
+    from engine.opcheck.cases import CountedCase
     from engine.planning import RunSetup
     from engine.report.run_progress import RunStatus
     from engine.service.messages import Request
@@ -167,6 +170,12 @@ class Server:
                 setup = self._session.setup()
                 embed = functools.partial(self._embed, request, job.number, setup)
                 self._engine.submit(self._do, request.request_id, embed)
+            case CheckOps():
+                cases = self._session.op_cases(
+                    of_model=request.of_model, op=request.op, kind=request.type
+                )
+                check = functools.partial(self._check_ops, request, job.number, cases)
+                self._engine.submit(self._do, request.request_id, check)
             case ExportTrace():
                 export = functools.partial(self._export, request)
                 self._engine.submit(self._do, request.request_id, export)
@@ -209,6 +218,16 @@ class Server:
         self._run_id = request.request_id
         embedded = self._session.embed(request.text, setup=setup, job=number)
         self._pipe.send(EmbedEnded(request.request_id, embedded))
+
+    def _check_ops(self, request: CheckOps, number: int, cases: tuple[CountedCase, ...]) -> None:
+        matrix = self._session.check_ops(
+            cases,
+            request.devices,
+            with_speed=request.speed,
+            on_progress=functools.partial(self._tell_progress, request.request_id),
+            job=number,
+        )
+        self._pipe.send(OpsChecked(request.request_id, matrix))
 
     def _export(self, request: ExportTrace) -> None:
         chrome = request.format is TraceFormat.CHROME

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-_POINTER, _INT, _SIZE, _TEXT = ctypes.c_void_p, ctypes.c_int32, ctypes.c_size_t, ctypes.c_char_p
+_POINTER, _INT, _TEXT = ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p
 STRUCT_BYTES = 1024
-CPU_DEVICE = 0
 EXTENSION = "xllamacpp.abi3.so"
 """One library with everything, which is also a Python module."""
 PARTS = ("libggml-base.*so*", "libggml.*so*", "libllama.*so*")
@@ -49,12 +48,6 @@ class Batch(ctypes.Structure):
     )  # fmt: skip
 
 
-class InitParams(ctypes.Structure):
-    """ggml_init_params."""
-
-    _fields_ = (("mem_size", _SIZE), ("mem_buffer", _POINTER), ("no_alloc", ctypes.c_bool))
-
-
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "llama_backend_init": (None, []),
     "llama_print_system_info": (_TEXT, []),
@@ -71,20 +64,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "ggml_version": (_TEXT, []),
     "ggml_commit": (_TEXT, []),
     "ggml_backend_load_all_from_path": (None, [_TEXT]),
-    "ggml_backend_init_by_type": (_POINTER, [_INT, _TEXT]),
-    "ggml_backend_get_device": (_POINTER, [_POINTER]),
-    "ggml_backend_dev_backend_reg": (_POINTER, [_POINTER]),
-    "ggml_backend_reg_get_proc_address": (_POINTER, [_POINTER, _TEXT]),
-    "ggml_backend_alloc_ctx_tensors": (_POINTER, [_POINTER, _POINTER]),
-    "ggml_backend_tensor_set": (None, [_POINTER, _POINTER, _SIZE, _SIZE]),
-    "ggml_backend_graph_compute": (_INT, [_POINTER, _POINTER]),
-    "ggml_backend_buffer_free": (None, [_POINTER]),
-    "ggml_init": (_POINTER, [InitParams]),
-    "ggml_free": (None, [_POINTER]),
-    "ggml_new_tensor_2d": (_POINTER, [_POINTER, _INT, ctypes.c_int64, ctypes.c_int64]),
-    "ggml_mul_mat": (_POINTER, [_POINTER, _POINTER, _POINTER]),
-    "ggml_new_graph": (_POINTER, [_POINTER]),
-    "ggml_build_forward_expand": (None, [_POINTER, _POINTER]),
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.model.context import ModelContext
+    from tests.bench.op_pairs import OpPairs
 
 CPU_ONLY = ("none",)
 GPUS = (DeviceType.GPU, DeviceType.IGPU)
@@ -41,6 +42,7 @@ class OurEngine:
     def __init__(self) -> None:
         self._session = Session()
         self._context: ModelContext | None = None
+        self._op_pairs: OpPairs | None = None
 
     def devices(self) -> dict[str, Any]:
         """The devices with graphics processors, or what stands for one."""
@@ -134,12 +136,13 @@ class OurEngine:
             "file_pages": process_memory.mapped_bytes(path),
         }
 
-    def product(self, kind: int, shape: list[int], n_threads: int, n_runs: int) -> dict[str, Any]:
-        """The median seconds of one MUL_MAT; shape: inner dimension, rows, columns."""
+    def op_pairs(self, **wish: Any) -> dict[str, Any]:
+        """Single operations on our CPU and on ggml's, in turns; see `OpPairs.answer`."""
         # Only a child that is asked for it pays for the import.
-        from tests.bench.our_products import median_seconds
+        from tests.bench.op_pairs import OpPairs
 
-        return {"seconds": median_seconds(kind, shape, n_threads=n_threads, n_runs=n_runs)}
+        self._op_pairs = self._op_pairs or OpPairs()
+        return self._op_pairs.answer(**wish)
 
     def _cleared(self) -> ModelContext:
         if self._context is None:
@@ -165,7 +168,7 @@ def main() -> None:
     engine = OurEngine()
     names = (
         "devices", "load", "prefill", "decode", "host_share", "tracing", "planning", "memory",
-        "product",
+        "op_pairs",
     )  # fmt: skip
     serve({name: getattr(engine, name) for name in names})
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 CHILD = "tests.bench.peer_child"
 
+PEERS = paths.cache_dir() / "peers"
+"""Where packages are kept that were fetched once."""
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -47,10 +50,9 @@ class Peer:
 
 def find_peer(log: Path, say: Callable[[str], None]) -> Peer:
     """Fetch what is needed and choose; packages that were fetched once stay in the cache."""
-    folder = paths.cache_dir() / "peers"
 
     def look(package: str) -> Build:
-        return inspected(package, fetched(package, folder, say), log)
+        return inspected(package, fetched(package, PEERS, say), log)
 
     return choose(look, wanted(ggml_features()))
 

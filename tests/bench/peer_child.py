@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.bench.ggml_products import Products
 from tests.bench.llama_api import Llama, open_build
 from tests.bench.wire import serve
 
@@ -21,7 +20,6 @@ class PeerEngine:
     def __init__(self, folder: Path) -> None:
         self._call: Callable[..., Any] = open_build(folder)
         self._llama: Llama | None = None
-        self._products: Products | None = None
 
     def info(self) -> dict[str, Any]:
         """What the build is and which instructions it uses."""
@@ -54,13 +52,6 @@ class PeerEngine:
             each.append(time.perf_counter() - start)
         return {"each": each, "seconds": sum(each)}
 
-    def product(self, kind: int, shape: list[int], n_threads: int, n_runs: int) -> dict[str, Any]:
-        """The median seconds of one MUL_MAT; shape: inner dimension, rows, columns."""
-        if self._products is None:
-            self._products = Products(self._call)
-        seconds = self._products.median_seconds(kind, shape, n_threads=n_threads, n_runs=n_runs)
-        return {"seconds": seconds}
-
     def _live(self) -> Llama:
         if self._llama is None:
             raise RuntimeError("no model is loaded")
@@ -76,7 +67,6 @@ def main() -> None:
             "load": engine.load,
             "prefill": engine.prefill,
             "decode": engine.decode,
-            "product": engine.product,
         }
     )
 

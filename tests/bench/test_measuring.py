@@ -2,11 +2,11 @@
 
 import dataclasses
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.core.types import TensorType
 from tests.bench import ceilings as ceilings_module
 from tests.bench.ceilings import (
     Ceilings,
@@ -17,7 +17,8 @@ from tests.bench.ceilings import (
 )
 from tests.bench.machine_facts import processor
 from tests.bench.models import read_bytes
-from tests.bench.ops import product_cells
+from tests.bench.op_pairs import cases_of_group, is_batch
+from tests.bench.ops import cells
 from tests.bench.peer_builds import CHILD
 from tests.bench.process_memory import above, mapped_bytes, status_bytes
 from tests.bench.race import Lap, Race, Work, invalid_because, run_race, variations
@@ -118,19 +119,35 @@ def test_a_token_reads_tied_embeddings_as_output_and_others_not_at_all():
     assert read_bytes({**sizes, "output.weight": 50}) == 57
 
 
-def test_one_column_is_told_in_bytes_of_weights_and_a_batch_in_operations():
-    ceilings = {"read 2": 10.0, "int8 2": 1000.0, "f32 2": 100.0}
-    n_weights = 4096 * 4096
+ROW = {
+    "op": "MUL_MAT", "type": "f32", "case": "", "n_prompt": 0, "n_token": 0, "n_bytes": 4e9,
+    "n_flops": 2e9, "is_batch": False,
+}  # fmt: skip
+CEILINGS = {"read 2": 10.0, "int8 2": 1000.0, "f32 2": 100.0}
 
-    vector = product_cells(TensorType.F32, 1, [[1.0], [2.0]], ceilings, 2)
-    batch = product_cells(TensorType.F32, 128, [[1.0]], ceilings, 2)
 
-    assert vector == pytest.approx(
-        (4e-9 * n_weights, 2e-9 * n_weights, "GB/s", 2.0, 4e-10 * n_weights)
-    )
-    assert batch[0] == pytest.approx(256e-9 * n_weights)
-    assert batch[1:4] == (None, "GOP/s", None)
-    assert batch[4] == pytest.approx(256e-11 * n_weights)
+def test_one_column_is_told_in_bytes_and_a_batch_in_operations():
+    vector = cells({**ROW, "seconds": [[1.0], [2.0]]}, CEILINGS, 2)
+    batch = cells({**ROW, "is_batch": True, "n_flops": 50e9, "seconds": [[1.0]]}, CEILINGS, 2)
+    whole = cells({**ROW, "type": "q8_0", "is_batch": True, "seconds": [[1.0]]}, CEILINGS, 2)
+
+    assert vector[6:] == (1e6, 2e6, 2.0, 4.0, "GB/s", 0.4)
+    assert batch[6:] == (1e6, None, None, 50.0, "GOP/s", 0.5)
+    assert whole[6:] == (1e6, None, None, 2.0, "GOP/s", 0.002)
+
+
+def test_an_operation_of_a_model_has_its_counts_and_no_share_of_a_ceiling():
+    told = cells({**ROW, "n_prompt": 59, "n_token": 61, "seconds": [[1.0], [1.0]]}, CEILINGS, 2)
+
+    assert told[4:6] == (59, 61)
+    assert told[-1] is None
+
+
+def test_the_large_products_are_those_of_every_type_in_one_column_and_in_many():
+    (column, batch) = cases_of_group("q4_K", Path("unused.gguf"))
+
+    assert (is_batch(column.case), is_batch(batch.case)) == (False, True)
+    assert column.case.n_flops == 2 * 4096 * 4096
 
 
 @pytest.mark.parametrize("run", [_run_read_plain, _run_read_ahead])
@@ -235,7 +252,9 @@ def test_our_engine_answers_every_request_in_a_process_of_its_own(demo_model, tm
         host = ours.ask("host_share", tokens=tokens)
         plans = ours.ask("planning", n_runs=1)
         memory = ours.ask("memory", path=path)
-        product = ours.ask("product", kind=8, shape=[64, 16, 1], n_threads=1, n_runs=2)
+        pairs = ours.ask(
+            "op_pairs", group="demo", folder=None, path=path, n_threads=1, n_pairs=2
+        )  # fmt: skip
 
     assert prefill["seconds"] > 0
     assert decode["seconds"] == pytest.approx(sum(decode["each"]))
@@ -246,7 +265,8 @@ def test_our_engine_answers_every_request_in_a_process_of_its_own(demo_model, tm
     assert plans["each"][0] > 0
     assert 0 < memory["file_pages"] <= demo_model.stat().st_size + 4096
     assert memory["process"]["VmHWM"] > memory["planned"]["compute"] > 0
-    assert product["seconds"] > 0
+    assert {"MUL_MAT", "ROPE", "RMS_NORM", "SWIGLU"} <= {row["op"] for row in pairs["rows"]}
+    assert all(min(row["seconds"][0]) > 0 for row in pairs["rows"])
 
 
 @pytest.mark.slow

@@ -145,8 +145,9 @@ def _difference_cells(
     touched = changed.moved | (changed.was_device < 0)
     for code in np.unique(pair[touched]):
         was, now = int(code) // n - 1, int(code) % n
-        before = looks[was].letter if 0 <= was < n else "+"
-        letter = f"{before}→{looks[now].letter}" if before != "+" else f"+{looks[now].letter}"
+        # A device that is gone has no letter any more.
+        before = "+" if was < 0 else f"{looks[was].letter if was < n else ''}→"
+        letter = f"{before}{looks[now].letter}"
         style[touched & (pair == code)] = len(styles)
         styles.append(_moved_cell(letter, palette))
     return tuple(styles), style

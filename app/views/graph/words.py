@@ -102,8 +102,9 @@ def _change_lines(placed: Placed, changed: Changed, cell: int) -> list[str]:
     devices = placed.plan.devices
     was = int(changed.was_device[cell])
     lines = []
-    if changed.moved[cell] and 0 <= was < len(devices):
-        lines.append(f"was on {devices[was].name}")
+    if changed.moved[cell] and was >= 0:
+        is_here = was < len(devices)
+        lines.append(f"was on {devices[was].name if is_here else 'a device that is gone'}")
     if changed.bar[cell]:
         what = "gone" if changed.bar[cell] < 0 else "new"
         lines.append(f"{what} before it: a cut, {bytes_text(int(changed.bar_bytes[cell]))} copied")

@@ -21,6 +21,7 @@ from engine.core.summary import RunState
 
 if TYPE_CHECKING:
     from app.state.app_state import AppState
+    from app.theme.colours import DeviceLook
     from app.theme.theme import Theme
     from engine.core.plan import NodeKey
     from engine.core.table import PlanTable
@@ -166,7 +167,14 @@ class InspectorView(QWidget):
             now=explain(plan, slot),
             was=self._explain_was(plan, plan.key(node_id)),
             time=time_words(self._spans, plan, node_id),
+            was_looks=self._looks_before(plan),
         )
+
+    def _looks_before(self, plan: PlanTable) -> tuple[DeviceLook, ...]:
+        """A change of devices gives them other numbers, and so other letters."""
+        diff = self._state.diff
+        before = plan if diff is None else diff.was.plan(plan.batch)
+        return device_style(self._theme.palette, before.devices)
 
     def _explain_was(self, plan: PlanTable, key: NodeKey) -> Explanation | None:
         """Why the node was where it was before the change that is being looked at."""

@@ -37,7 +37,10 @@ COPIED_MS = 1500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subject:
-    """What a card shows: a node of a plan and why it is there; `was` in difference mode."""
+    """What a card shows: a node of a plan and why it is there; `was` in difference mode.
+
+    `looks` are those of the plan's backends, `was_looks` those of the plan before.
+    """
 
     table: PlanTable
     slot: int
@@ -45,6 +48,7 @@ class Subject:
     now: Explanation
     was: Explanation | None
     time: str
+    was_looks: tuple[DeviceLook, ...] = ()
 
     @property
     def is_changed(self) -> bool:
@@ -171,7 +175,7 @@ class WhyCard(QWidget):
         self._was_badge.setVisible(moved)
         self._arrow.setVisible(moved)
         if moved and subject.was is not None:
-            self._was_badge.set_look(subject.looks[subject.was.backend_id])
+            self._was_badge.set_look(subject.was_looks[subject.was.backend_id])
         if subject.now.backend_id >= 0:
             self._badge.set_look(subject.looks[subject.now.backend_id])
 

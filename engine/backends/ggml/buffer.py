@@ -55,6 +55,11 @@ class GgmlBufferTypeFacts(BufferTypeFacts):
             return tensor.n_bytes
         return self.measure(tensor)
 
+    def __reduce__(self) -> tuple[type[BufferTypeFacts], tuple[object, ...]]:
+        """What crosses a process: plain facts, since the library stays where it is."""
+        rows = (self.name, self.alignment, self.max_bytes, self.is_host, self.pad_row_elems)
+        return BufferTypeFacts, rows
+
 
 class GgmlBuffer(Buffer):
     """A buffer of the library. `handle` is its address there, `start` that of its first byte."""

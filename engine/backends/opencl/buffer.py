@@ -1,13 +1,14 @@
-"""Device memory. Blocking transfers go through the device's transfer queue."""
+"""Device memory. Blocking transfers go through the device's transfer queue, or need no queue."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyopencl as cl
 
-from engine.backend.interface import Buffer, BufferType
+from engine.backend.interface import Buffer, BufferType, Completion, DoneEvent
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import CommandEvent
 from engine.core.devices import BufferTypeFacts, BufferUsage
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 MIN_BYTES = 128
 """OpenCL has no empty buffers; an empty one of ours takes this much."""
+
+SHARED_ALIGNMENT = 128
+"""Bytes: the largest type of OpenCL, to which drivers align shared memory."""
 
 NO_MAPPING_HINT = "Read the file into memory instead (--no-mmap)."
 
@@ -105,6 +109,45 @@ class OpenClBuffer(Buffer):
         return CommandEvent(command, command, self._device.events)
 
 
+class SharedBuffer(OpenClBuffer):
+    """Memory that host and device use in one place: what one wrote the other sees.
+
+    A blocking transfer is a copy by the host, where the driver's threads take 65 us even for a few
+    bytes. As with the transfer queue, what the device computes with it must be done before.
+    """
+
+    def __init__(self, device: OpenClDevice, size: int, usage: BufferUsage) -> None:
+        shared: Bytes = cl.fsvm_empty(
+            device.context, (max(size, MIN_BYTES),), np.dtype(np.uint8), alignment=SHARED_ALIGNMENT
+        )
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
+        super().__init__(device, cl.Buffer(device.context, flags, hostbuf=shared), size, usage)
+        self._shared: Bytes | None = shared
+
+    def set_tensor(self, offset: int, data: Bytes) -> Event:
+        """Write `data` at `offset`; blocking."""
+        return _copied(data, self._bytes(offset, len(data)))
+
+    def get_tensor(self, offset: int, out: Bytes) -> Event:
+        """Fill `out` from `offset`; blocking."""
+        return _copied(self._bytes(offset, len(out)), out)
+
+    def release(self) -> None:
+        """Give the memory back to the driver now."""
+        super().release()
+        self._shared = None
+
+    def _bytes(self, offset: int, n_bytes: int) -> Bytes:
+        assert self._shared is not None, "the buffer was released"
+        return self._shared[offset : offset + n_bytes]
+
+
+def _copied(source: Bytes, target: Bytes) -> Event:
+    start_ns = time.monotonic_ns()
+    target[:] = source
+    return DoneEvent(Completion(start_ns, time.monotonic_ns()))
+
+
 class MappedBuffer(OpenClBuffer):
     """A mapped file that kernels read where it lies; nothing can write to it."""
 
@@ -141,9 +184,15 @@ class OpenClBufferType(BufferType):
         """
         _check_size(self._device.name, self.facts, size)
         with driver_errors(self._device.name, f"allocate {size:,} bytes"):
-            flags = cl.mem_flags.READ_WRITE
-            memory = cl.Buffer(self._device.context, flags, max(size, MIN_BYTES))
+            made = self._allocate(size, usage)
         self._device.note_allocated(size)
+        return made
+
+    def _allocate(self, size: int, usage: BufferUsage) -> OpenClBuffer:
+        if self._device.writes_in_place:
+            return SharedBuffer(self._device, size, usage)
+        flags = cl.mem_flags.READ_WRITE
+        memory = cl.Buffer(self._device.context, flags, max(size, MIN_BYTES))
         return OpenClBuffer(self._device, memory, size, usage)
 
 

@@ -57,6 +57,7 @@ class OpenClDevice(Device):
         self.events = EventSource(name, detect_clock(self._read_clock))
         self._held_bytes = 0
         self._shares_memory = found.shares_memory
+        self.writes_in_place = found.is_cpu and shares_finely(found.handle)
         self._facts = _describe(reg.name, name, found, OpenClRules(name, offload_min_batch))
         self._buffer_type = OpenClBufferType(self, self._facts.buft)
         pinned = self._facts.host_buft
@@ -123,6 +124,16 @@ class OpenClDevice(Device):
         marker.wait()
         after_ns = time.monotonic_ns()
         return before_ns, command_ns(marker, END), after_ns
+
+
+def shares_finely(handle: cl.Device) -> bool:
+    """Whether host and device may write to memory they share without mapping it.
+
+    That is OpenCL 2.0's fine-grained shared virtual memory.
+    """
+    if platform_rank(handle.version) < (2, 0):
+        return False
+    return bool(handle.svm_capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER)
 
 
 def make_devices(

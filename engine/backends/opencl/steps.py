@@ -30,6 +30,8 @@ UNSUITABLE = frozenset({"mul_mat_tile", "mul_mat_id_tile", "flash_attn"})
 """
 FIRST_STEP = 24
 """Where the steps begin: the counters come before them."""
+UNITS_WORD = 17
+"""Where the number of units stands."""
 HEAD_WORDS = 8
 
 Words = npt.NDArray[np.uint64]
@@ -90,6 +92,7 @@ def table_of(calls: Iterable[KernelCall], numbers: Mapping[StepKernel, int], n_u
     """The table of some calls; `numbers` are those of the kernels in the program that runs it."""
     buffers: dict[int, tuple[int, Buffer]] = {}
     parts = [np.zeros(FIRST_STEP, np.uint64)]
+    parts[0][UNITS_WORD] = n_units
     n_parts = 0
     for call in calls:
         arguments = [_word(argument, buffers) for argument in call.args]

@@ -66,6 +66,16 @@ def plans_without_graph(folder: Path) -> PlanSetTable:
         return table_of_set(planner.plan_set())
 
 
+@functools.cache
+def plans_with_another_gpu() -> PlanSetTable:
+    """The same model on a computer with one more GPU, which stands first."""
+    facts = [cuda("CUDA0", 8_192 * MIB), *devices()]
+    options = Options(n_gpu_layers=20, n_ctx=512)
+    with open_gguf(golden.header("smollm2-135m-q4_1")) as file:
+        planner = make_planner(file, facts, options, plan_ids=PLAN_IDS)
+        return table_of_set(planner.plan_set())
+
+
 def small_plans() -> PlanSetTable:
     """Everything on the GPU but the embedding: few splits."""
     return plans(-1)

@@ -11,7 +11,6 @@ from PySide6.QtCore import QSize
 from app.shell.controller import ended_words
 from app.shell.first_selection import first_node
 from app.shell.help_window import manual_path
-from app.shell.job_row import count_text
 from app.shell.main_window import first_size
 from app.shell.markup import joined, to_html, to_plain
 from app.shell.messages import (
@@ -29,6 +28,7 @@ from app.shell.welcome import absence_words, device_words, when_text
 from app.shell.window_commands import command_line, llama_cpp_args, trace_format_of
 from app.state.app_state import AppState, RunInfo
 from app.theme.colours import LIGHT, device_style
+from app.theme.job_row import count_text
 from app.theme.text import SPACE, THIN
 from engine.core.devices import DeviceType, Unavailable
 from engine.core.options import OPTION_SPECS, Options, TensorOverride

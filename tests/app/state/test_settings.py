@@ -80,3 +80,33 @@ def test_the_newest_file_comes_first_and_the_list_ends(settings):
     names = [file.name for file in settings.recent]
     assert names[:2] == ["5.gguf", f"{MAX_RECENT + 1}.gguf"]
     assert len(names) == MAX_RECENT == len(set(names))
+
+
+def test_files_of_every_start_come_back_each_once(tmp_path):
+    file = tmp_path / "settings.ini"
+    first = Settings(file)
+    first.start_backends = ("/x/a.so", "/x/b.so", "/x/a.so")
+    first.save()
+
+    assert Settings(file).start_backends == ("/x/a.so", "/x/b.so")
+
+
+@pytest.mark.parametrize("text", ["no json", "7", '["relative.so"]', "[3]"])
+def test_files_of_every_start_that_cannot_be_read_are_dropped(tmp_path, caplog, text):
+    settings = Settings(tmp_path / "settings.ini")
+    settings._values.setValue("start_backends", text)
+
+    with caplog.at_level(logging.WARNING):
+        assert settings.start_backends == ()
+
+    assert "start_backends" in caplog.text
+
+
+def test_a_folder_of_backends_that_is_gone_is_the_home_folder(tmp_path):
+    settings = Settings(tmp_path / "settings.ini")
+    settings.backend_folder = str(tmp_path)
+    assert settings.backend_folder == str(tmp_path)
+
+    settings.backend_folder = str(tmp_path / "gone")
+
+    assert settings.backend_folder == str(Path.home())

@@ -13,6 +13,7 @@ from app.theme.text import (
     percent_text,
     plural,
     rate_text,
+    sentence,
     signed,
 )
 
@@ -78,3 +79,17 @@ def test_one_thing_is_singular():
 
 def test_a_share_is_shown_with_one_decimal():
     assert plain(percent_text(0.95)) == "95.0 %"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("", ""),
+        ("no driver was found", "No driver was found."),
+        ("it is there.", "It is there."),
+        ("libcuda.so: cannot open\n shared object", "libcuda.so: cannot open shared object."),
+        ("SIGABRT ended it", "SIGABRT ended it."),
+    ],
+)
+def test_a_reason_becomes_a_sentence_and_a_name_keeps_its_start(reason, words):
+    assert sentence(reason) == words

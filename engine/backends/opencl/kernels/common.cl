@@ -29,6 +29,7 @@
 typedef float8 loose_float8 __attribute__((aligned(4)));
 typedef ushort8 loose_ushort8 __attribute__((aligned(2)));
 typedef short8 loose_short8 __attribute__((aligned(2)));
+typedef short16 loose_short16 __attribute__((aligned(2)));
 typedef uchar8 loose_uchar8 __attribute__((aligned(1)));
 typedef char8 loose_char8 __attribute__((aligned(1)));
 #define READ8(space, p) (*(space const loose_float8 *)(p))
@@ -67,7 +68,7 @@ typedef short machine_short8 __attribute__((vector_size(16)));
 typedef float machine_float8 __attribute__((vector_size(32)));
 #define FROM_HALVES(v) \
     __builtin_astype(__builtin_ia32_vcvtph2ps256(__builtin_astype(v, machine_short8)), float8)
-static float8 finite8_f16(global const char *p) { return FROM_HALVES(READ_USHORT8(p)); }
+static float8 finite8_of(ushort8 halves) { return FROM_HALVES(halves); }
 static float8 spread_f16(global const char *p)
 {
     return FROM_HALVES((ushort8)*(global const ushort *)p);
@@ -80,9 +81,9 @@ static float8 round_half8(float8 x)
 }
 #else
 #if defined(DEVICE_CPU)
-static float8 finite8_f16(global const char *p)
+static float8 finite8_of(ushort8 halves)
 {
-    const uint8 bits = convert_uint8(READ_USHORT8(p));
+    const uint8 bits = convert_uint8(halves);
     const float8 magnitude = as_float8((bits & 0x7fffu) << 13) * 0x1p112f;
     return as_float8(as_uint8(magnitude) | ((bits & 0x8000u) << 16));
 }
@@ -105,6 +106,10 @@ static float8 round_half8(float8 x)
     const float8 small = copysign((fabs(x) + 0.5f) - 0.5f, x);
     return select(normal, small, fabs(x) < 6.103515625e-5f);
 }
+#endif
+
+#if defined(DEVICE_CPU)
+static float8 finite8_f16(global const char *p) { return finite8_of(READ_USHORT8(p)); }
 #endif
 
 // The nearest bf16 values, to even: upper halves of floats.

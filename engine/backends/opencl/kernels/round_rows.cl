@@ -50,13 +50,12 @@ KERNEL round_rows_q8_k(ITEM ROWS)
 }
 
 #if defined(DEVICE_CPU)
-// The elements of a block as whole numbers, for each 32 of them the step and an eighth of the step
-// times their sum (whole.cl): shorts q[k]; floats step[k / 32], eighth[k / 32].
+// The elements of a block as whole numbers, laid out as whole.cl reads them.
 static void store_whole(
     global const char *x, long begin, int block, float inverse, float step, global char *d, int k)
 {
-    global short *q = (global short *)d;
-    global float *steps = (global float *)(d + k * 2L), *eighths = steps + k / 32;
+    global short *q = (global short *)(d + k);
+    global float *steps = (global float *)(d + k * 3L), *eighths = steps + k / 32;
     for (long part = begin; part < begin + block; part += 32) {
         float8 total = 0;
         for (long i = part; i < part + 32; i += 8) {
@@ -64,6 +63,9 @@ static void store_whole(
             total += whole;
             *(global loose_short8 *)(q + i) = convert_short8(whole);
         }
+        const short16 low = *(global const loose_short16 *)(q + part);
+        const short16 high = *(global const loose_short16 *)(q + part + 16);
+        *(global loose_short16 *)(d + part) = (low & (short16)255) | high << (short16)8;
         steps[part / 32] = step;
         eighths[part / 32] = 0.125f * step * sum8(total);
     }

@@ -6,6 +6,10 @@
 // part can compute it, and nobody who waits has one: groups need not run at the same time, and one
 // alone gets everything done.
 //
+// Parts taken one after the other lie apart: a unit that takes every n_units-th part, as units do
+// that are equally fast, goes through memory in one run. It asks for what comes next ahead of time
+// (whole_rows.cl), and whatever another unit would read is asked for in vain.
+//
 // Table, in words of 8 bytes: the counters, each in a cache line of its own, then the steps. A step
 // is its head, then the arguments of its kernel: the number of a buffer, or a count, stride or
 // float. The last step is a head without items. `run_item` is generated (step_sources.py).
@@ -13,6 +17,7 @@
 #define TAKEN 0
 #define DONE 8
 #define LEFT 16
+#define UNITS 17  // how many units the device has; not a counter
 #define STEPS 24
 
 #define STEP_LENGTH 0  // words
@@ -36,6 +41,13 @@ static void rest(int i)
     if (i >= RESTS) __asm__ volatile("syscall" : "+a"(sched_yield) : : "rcx", "r11", "memory");
 #endif
 #endif
+}
+
+// Which part of a step is the `turn`-th to be taken.
+static ulong part_of_turn(ulong turn, ulong n_parts, ulong n_units)
+{
+    const ulong run = turn % n_units;
+    return run * (n_parts / n_units) + min(run, n_parts % n_units) + turn / n_units;
 }
 
 static void run_part(global const ulong *step, ulong part, global char *const *buffers)
@@ -64,13 +76,16 @@ __kernel void run_steps(
     global char *const buffers[8] = {
         buffer0, buffer1, buffer2, buffer3, buffer4, buffer5, buffer6, buffer7};
     global const ulong *step = table + STEPS;
+    const ulong n_units = table[UNITS];
     int n_rests = 0;
     ulong part = __atomic_load_n(table + TAKEN, __ATOMIC_RELAXED);
     while (part < n_parts) {
         while (part >= (step + step[STEP_LENGTH])[STEP_FIRST]) step += step[STEP_LENGTH];
         const int is_ready = __atomic_load_n(table + DONE, __ATOMIC_ACQUIRE) >= step[STEP_FIRST];
         if (is_ready && take(table + TAKEN, part)) {
-            run_part(step, part - step[STEP_FIRST], buffers);
+            const ulong first = step[STEP_FIRST];
+            const ulong n_own = (step + step[STEP_LENGTH])[STEP_FIRST] - first;
+            run_part(step, part_of_turn(part - first, n_own, n_units), buffers);
             __atomic_fetch_add(table + DONE, 1, __ATOMIC_RELEASE);
             n_rests = 0;
         }

@@ -1,15 +1,14 @@
 // Dot products in whole numbers, for CPU devices: weights as they are stored times activations that
 // round_rows.cl left as whole numbers. Built for the type that a TYPE_... macro names.
 //
-// add_whole_T(sum, block, x)   sum + the products of one block of weights; its lanes add up to the
-//                              dot product
+// add_whole_T(sums, blocks, x)   adds the products of one block of each of VEC_ROWS rows with x to
+//                                the sums of the rows, whose lanes add up to the dot products
 //
-// Sums of a block's products are exact, and scaled once. Numbers are multiplied as shorts: pairs of
-// products fit an int, and processors have one instruction for them. Block layouts: see blocks32.cl
-// and blocks256.cl.
+// Sums of a block's products are exact, and scaled once. Numbers are multiplied as shorts, or as
+// bytes where both fit: pairs of products fit an int or a short, and processors have one
+// instruction for them. Block layouts: see blocks32.cl and blocks256.cl.
 
 #if defined(DEVICE_CPU)
-typedef short16 loose_short16 __attribute__((aligned(2)));
 typedef uchar16 loose_uchar16 __attribute__((aligned(1)));
 typedef char16 loose_char16 __attribute__((aligned(1)));
 typedef uint loose_uint __attribute__((aligned(1)));
@@ -17,6 +16,7 @@ typedef ushort loose_ushort __attribute__((aligned(1)));
 
 #if defined(__AVX2__)
 typedef short machine_short16 __attribute__((vector_size(32)));
+typedef char machine_char32 __attribute__((vector_size(32)));
 // Sums of pairs of products.
 static int8 pair_products(short16 a, short16 b)
 {
@@ -25,19 +25,96 @@ static int8 pair_products(short16 a, short16 b)
             __builtin_astype(a, machine_short16), __builtin_astype(b, machine_short16)),
         int8);
 }
+
+// Sums of four products of numbers of up to 7 bits in w and of 8 bits with a sign in x.
+static int8 byte_products(short16 w, short16 x)
+{
+    const short16 pairs = __builtin_astype(
+        __builtin_ia32_pmaddubsw256(
+            __builtin_astype(w, machine_char32), __builtin_astype(x, machine_char32)),
+        short16);
+    return pair_products(pairs, (short16)1);
+}
 #else
 static int8 pair_products(short16 a, short16 b)
 {
     return convert_int8(a.even) * convert_int8(b.even) + convert_int8(a.odd) * convert_int8(b.odd);
 }
+
+static int8 byte_products(short16 w, short16 x)
+{
+    return pair_products(w & (short16)255, x << (short16)8 >> (short16)8)
+        + pair_products(w >> (short16)8, x >> (short16)8);
+}
 #endif
 
-// What a column of activations has for one block of weights: whole numbers q, and for each 32 of
-// them the step d and an eighth of d * (q0 + q1 + ...).
+// A column of k activations. It has whole numbers q[k], and for each 32 of them the step d and an
+// eighth of d * (q0 + q1 + ...). `pairs` are the same numbers as bytes: of each 32 the first and the
+// 17th side by side, then the second and the 18th, as 4-bit numbers lie in a byte.
+// In memory: char pairs[k]; short q[k]; float step[k / 32], eighth[k / 32].
 struct part {
+    global const char *pairs;
     global const short *q;
     global const float *step, *eighth;
 };
+
+static struct part whole_column(global const char *column, int k)
+{
+    struct part x;
+    x.pairs = column;
+    x.q = (global const short *)(column + k);
+    x.step = (global const float *)(column + k * 3L);
+    x.eighth = x.step + k / 32;
+    return x;
+}
+
+// The part that is n elements further on.
+static struct part move_on(struct part x, int n)
+{
+    x.pairs += n;
+    x.q += n;
+    x.step += n / 32;
+    x.eighth += n / 32;
+    return x;
+}
+
+#define EACH_ROW _Pragma("unroll") for (int r = 0; r < VEC_ROWS; r++)
+
+// add_whole_T of a type whose rows have nothing in common.
+#define ADD_EACH_ROW(T) \
+static void add_whole_##T(float8 *sums, global const char *const *blocks, struct part x) \
+{ \
+    EACH_ROW sums[r] = add_block_whole_##T(sums[r], blocks[r], x); \
+}
+
+// Where blocks begin with half floats those of all rows are converted at once. Each is then read
+// from memory, by the instruction that multiplies with it: taking them out of a vector costs more,
+// which is what compilers do that see where they come from.
+#define THROUGH_MEMORY(v) __asm__("" : "+m"(v))
+
+#if defined(TYPE_Q4_0)
+static void read_scales(global const char *const *blocks, float step, float4 *scales)
+{
+    const ushort4 halves = (ushort4)(
+        *(global const ushort *)blocks[0], *(global const ushort *)blocks[1],
+        *(global const ushort *)blocks[2], *(global const ushort *)blocks[3]);
+    *scales = finite8_of((ushort8)(halves, halves)).lo * step;
+    THROUGH_MEMORY(*scales);
+}
+#endif
+
+#if defined(TYPE_Q4_1)
+// The scale times `step` and the minimum of one row after the other.
+static void read_scales_and_mins(global const char *const *blocks, float step, float8 *scales)
+{
+    const uint4 words = (uint4)(
+        *(global const loose_uint *)blocks[0], *(global const loose_uint *)blocks[1],
+        *(global const loose_uint *)blocks[2], *(global const loose_uint *)blocks[3]);
+    const float8 factors = (float8)(step, 1, step, 1, step, 1, step, 1);
+    *scales = finite8_of(as_ushort8(words)) * factors;
+    THROUGH_MEMORY(*scales);
+}
+#endif
 
 static short16 bytes16(global const char *p)
 {
@@ -49,10 +126,16 @@ static int8 times16(short16 w, struct part x, int at)
     return pair_products(w, *(global const loose_short16 *)(x.q + at));
 }
 
-// The sum of the products of 4-bit numbers with their 32 activations.
-static int8 nibbles_times(short16 bytes, struct part x)
+// 32 numbers of 4 bits as bytes, in the order of `pairs`.
+static short16 nibble_pairs(global const char *q)
 {
-    return times16(bytes & (short16)15, x, 0) + times16(bytes >> (short16)4, x, 16);
+    const short16 bytes = bytes16(q);
+    return (bytes | bytes << (short16)4) & (short16)0x0f0f;
+}
+
+static short16 pairs_of(struct part x)
+{
+    return *(global const loose_short16 *)x.pairs;
 }
 
 // -16 where a bit is not set.
@@ -63,7 +146,8 @@ static short16 less_16_unless(ushort bits)
     return ((short16)as_short(bits) & each) == (short16)0 ? (short16)-16 : (short16)0;
 }
 
-// The same for 5-bit numbers less 16; `high` are their fifth bits.
+// The sum of the products of 5-bit numbers less 16 with their 32 activations; `high` are their fifth
+// bits.
 static int8 five_bits_times(global const char *high, global const char *q, struct part x)
 {
     const short16 bytes = bytes16(q);
@@ -74,44 +158,56 @@ static int8 five_bits_times(global const char *high, global const char *q, struc
 }
 
 #if defined(TYPE_Q8_0)
-static float8 add_whole_q8_0(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q8_0(float8 sum, global const char *block, struct part x)
 {
     global const loose_char16 *q = (global const loose_char16 *)(block + 2);
     const int8 products =
         times16(convert_short16(q[0]), x, 0) + times16(convert_short16(q[1]), x, 16);
     return sum + convert_float8(products) * (spread_f16(block) * *x.step);
 }
+ADD_EACH_ROW(q8_0)
 #endif
 
 #if defined(TYPE_Q4_0)
-static float8 add_whole_q4_0(float8 sum, global const char *block, struct part x)
+static void add_whole_q4_0(float8 *sums, global const char *const *blocks, struct part x)
 {
-    const short16 bytes = bytes16(block + 2);
-    const int8 products = times16((bytes & (short16)15) - (short16)8, x, 0)
-        + times16((bytes >> (short16)4) - (short16)8, x, 16);
-    return sum + convert_float8(products) * (spread_f16(block) * *x.step);
+    float4 scales;
+    read_scales(blocks, *x.step, &scales);
+    const short16 pairs = pairs_of(x);
+    const int8 eight_times = byte_products((short16)0x0808, pairs);
+    EACH_ROW {
+        const int8 products = byte_products(nibble_pairs(blocks[r] + 2), pairs) - eight_times;
+        sums[r] += convert_float8(products) * ((const float *)&scales)[r];
+    }
 }
 #endif
 
 #if defined(TYPE_Q4_1)
-static float8 add_whole_q4_1(float8 sum, global const char *block, struct part x)
+static void add_whole_q4_1(float8 *sums, global const char *const *blocks, struct part x)
 {
-    const int8 products = nibbles_times(bytes16(block + 4), x);
-    const float8 total = sum + spread_f16(block + 2) * *x.eighth;
-    return total + convert_float8(products) * (spread_f16(block) * *x.step);
+    float8 scales;
+    read_scales_and_mins(blocks, *x.step, &scales);
+    const short16 pairs = pairs_of(x);
+    EACH_ROW {
+        const int8 products = byte_products(nibble_pairs(blocks[r] + 4), pairs);
+        const float scale = ((const float *)&scales)[2 * r];
+        const float8 total = sums[r] + ((const float *)&scales)[2 * r + 1] * (float8)*x.eighth;
+        sums[r] = total + convert_float8(products) * scale;
+    }
 }
 #endif
 
 #if defined(TYPE_Q5_0)
-static float8 add_whole_q5_0(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q5_0(float8 sum, global const char *block, struct part x)
 {
     const int8 products = five_bits_times(block + 2, block + 6, x);
     return sum + convert_float8(products) * (spread_f16(block) * *x.step);
 }
+ADD_EACH_ROW(q5_0)
 #endif
 
 #if defined(TYPE_Q5_1)
-static float8 add_whole_q5_1(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q5_1(float8 sum, global const char *block, struct part x)
 {
     const int8 products = five_bits_times(block + 4, block + 8, x);
     // five_bits_times took 16 from each number.
@@ -119,6 +215,7 @@ static float8 add_whole_q5_1(float8 sum, global const char *block, struct part x
     const float8 total = sum + (spread_f16(block + 2) + 16.0f * scale) * *x.eighth;
     return total + convert_float8(products) * (scale * *x.step);
 }
+ADD_EACH_ROW(q5_1)
 #endif
 
 #if defined(TYPE_Q4_K) || defined(TYPE_Q5_K)
@@ -159,7 +256,7 @@ static float8 less_mins(float8 sum, global const char *block, struct part x)
         high_scale); \
 }
 
-static float8 add_whole_q4_K(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q4_K(float8 sum, global const char *block, struct part x)
 {
     const float8 steps = six_bit_steps(block + 4) * (spread_f16(block) * *x.step);
     sum = less_mins(sum, block, x);
@@ -169,6 +266,7 @@ static float8 add_whole_q4_K(float8 sum, global const char *block, struct part x
     ADD_RUNS_Q4_K(3, steps.s6, steps.s7)
     return sum;
 }
+ADD_EACH_ROW(q4_K)
 #endif
 
 #if defined(TYPE_Q5_K)
@@ -191,7 +289,7 @@ static short16 fifth_bit(short16 high, int run)
     ADD_RUN_Q5_K(j, HIGH_NIBBLE, (2 * j + 1), high_scale) \
 }
 
-static float8 add_whole_q5_K(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q5_K(float8 sum, global const char *block, struct part x)
 {
     const float8 steps = six_bit_steps(block + 4) * (spread_f16(block) * *x.step);
     const short16 high_a = bytes16(block + 16), high_b = bytes16(block + 32);
@@ -202,6 +300,7 @@ static float8 add_whole_q5_K(float8 sum, global const char *block, struct part x
     ADD_RUNS_Q5_K(3, steps.s6, steps.s7)
     return sum;
 }
+ADD_EACH_ROW(q5_K)
 #endif
 
 #if defined(TYPE_Q6_K)
@@ -227,12 +326,13 @@ static float8 add_whole_q5_K(float8 sum, global const char *block, struct part x
     ADD_PART_Q6_K(half_id, 1, steps.s1, steps.s3, steps.s5, steps.s7) \
 }
 
-static float8 add_whole_q6_K(float8 sum, global const char *block, struct part x)
+static float8 add_block_whole_q6_K(float8 sum, global const char *block, struct part x)
 {
     const float8 factor = spread_f16(block + 208) * *x.step;
     ADD_HALF_Q6_K(0)
     ADD_HALF_Q6_K(1)
     return sum;
 }
+ADD_EACH_ROW(q6_K)
 #endif
 #endif

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from app.theme.text import MINUS, bytes_text
@@ -12,7 +13,7 @@ from app.views.graph.words import (
     size_range,
     size_text,
 )
-from tests.app.models.paper_run import plans
+from tests.app.models.paper_run import plans, plans_with_another_gpu
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,14 @@ def test_a_range_has_its_unit_once():
     assert size_range(2**21, 2**21) == bytes_text(2**21)
     assert size_range(2**21, 2**22) == f"2.00{EN_DASH}{bytes_text(2**22)}"
     assert size_range(2**10, 2**22).split(EN_DASH)[0] == bytes_text(2**10)
+
+
+def test_a_cell_of_a_device_that_is_gone_says_so():
+    plan = plans().prompt
+    shape = shape_of(plan, 30)
+    now = placed(plan, shape)
+    before = plans_with_another_gpu().prompt
+    change = changed(before, now, shape)
+    cell = int(np.flatnonzero(change.moved & (change.was_device >= len(plan.devices)))[0])
+
+    assert "was on a device that is gone" in cell_tip(shape, now, change, cell)

@@ -150,3 +150,20 @@ def test_without_expert_copies_those_rows_are_hidden(view, state, qtbot):
     shown = [title.text() for title, _, _ in view.split._rows if title.isVisible()]
 
     assert shown == ["compute, measured", "copy in, measured", "cut because"]
+
+
+def test_a_node_of_a_device_that_is_gone_keeps_its_badge_in_a_difference(view, state):
+    was, now = paper_run.plans_with_another_gpu(), paper_run.plans()
+    names = [device.name for device in was.prompt.devices]
+    moved = next(
+        now.prompt.node_ids()[key]
+        for key, node in was.prompt.node_ids().items()
+        if names[was.prompt.backend[was.prompt.slot(node)]] == "CUDA0"
+        and key in now.prompt.node_ids()
+    )
+
+    state.set_diff(DiffMode(was, now, "CUDA0 unloaded"))
+    state.select_node(moved)
+
+    assert view.why._was_badge.accessibleName() == "CUDA0"
+    assert view.why._badge.accessibleName() != "CUDA0"

@@ -11,6 +11,7 @@ from engine.backends.cpu.reg import create
 from engine.core.quants import quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
+from engine.opcheck import inputs
 from engine.opcheck.reference import dequantized
 
 if TYPE_CHECKING:
@@ -104,32 +105,9 @@ class CpuSplit:
         return list(owners)
 
 
-_HALFS_AT = {
-    TensorType.Q2_K: (80, 82), TensorType.Q3_K: (108,), TensorType.Q4_1: (0, 2),
-    TensorType.Q5_1: (0, 2), TensorType.Q4_K: (0, 2), TensorType.Q5_K: (0, 2),
-    TensorType.Q6_K: (208,), TensorType.TQ1_0: (52,), TensorType.TQ2_0: (64,),
-}  # fmt: skip
-"""Where the f16 scales of a block are; one in front where nothing is said."""
-
-
 def random_blocks(kind: TensorType, n_elems: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Random bits, with scales that are ordinary numbers."""
-    rng = np.random.default_rng(n_elems + kind)
-    n_blocks = n_elems // kind.block_elems
-    blocks = rng.integers(0, 256, (n_blocks, kind.block_bytes), dtype=np.uint8)
-    scales = rng.uniform(0.005, 0.02, n_blocks).astype(np.float16).view(np.uint16)
-    if kind is TensorType.MXFP4:
-        blocks[:, 0] = rng.integers(118, 128, n_blocks)
-    elif kind is TensorType.NVFP4:
-        blocks[:, :4] = rng.integers(16, 40, (n_blocks, 4))
-    elif kind is TensorType.IQ1_M:
-        for i in range(4):
-            nibble = scales >> np.uint16(4 * i) & np.uint16(15)
-            blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | nibble << 4
-    else:
-        for at in _HALFS_AT.get(kind, (0,)):
-            blocks[:, at : at + 2] = scales[:, np.newaxis].view(np.uint8)
-    return blocks.reshape(-1)
+    return inputs.random_blocks(kind, n_elems, np.random.default_rng(n_elems + kind))
 
 
 def random(shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:

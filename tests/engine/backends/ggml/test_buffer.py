@@ -1,5 +1,7 @@
 """Buffers of a real ggml library."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from engine.backend.host_buffer import HostBufferType, aligned_bytes
 from engine.backend.interface import Place
 from engine.backends.ggml.buffer import GgmlBufferTypeFacts
 from engine.core import build
-from engine.core.devices import CPU_BUFT, BufferUsage, mapped
+from engine.core.devices import CPU_BUFT, BufferTypeFacts, BufferUsage, mapped
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import DeviceError
@@ -166,3 +168,14 @@ def test_interleaved_memory_is_measured_by_the_library(interleaved):
     weight = Tensor(TensorType.Q4_0, (64, 16, 1, 1))
 
     assert interleaved.buft.alloc_bytes(weight) == weight.n_bytes
+
+
+def test_facts_of_a_library_reach_another_process_as_plain_ones(device):
+    facts = [device.facts.buft, *device.facts.extra_bufts]
+
+    arrived = pickle.loads(pickle.dumps(facts))
+
+    assert {type(each) for each in arrived} == {BufferTypeFacts}
+    assert [(a.name, a.alignment, a.max_bytes, a.is_host) for a in arrived] == [
+        (f.name, f.alignment, f.max_bytes, f.is_host) for f in facts
+    ]

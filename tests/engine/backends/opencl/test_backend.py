@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from engine.backend.interface import DoneEvent, Place, SplitGraph
+from engine.backends.opencl.device import shares_finely
+from engine.backends.opencl.events import CommandEvent
 from engine.backends.opencl.programs import build_program
 from engine.core import build
 from engine.core.ops import FlashAttnParams
@@ -18,6 +22,8 @@ from engine.core.types import TensorType
 from engine.errors import DeviceError, Stopped
 
 F32 = TensorType.F32
+COARSE = cl.device_svm_capabilities.COARSE_GRAIN_BUFFER
+FINE = cl.device_svm_capabilities.FINE_GRAIN_BUFFER
 
 SLACK_NS = 1_000_000
 """What a converted clock may be off by when the machine is busy."""
@@ -68,7 +74,9 @@ def test_splits_that_take_turns_keep_their_arguments(bench):
             bench.backend.synchronize()
             bench.split = graph
             got.append(float(bench.read(node)[0, 0, 0, 0]))
-            graph.place_of(node).buffer.set_tensor(graph.place_of(node).offset, bytes(4))
+            graph.place_of(node).buffer.set_tensor(
+                graph.place_of(node).offset, np.zeros(4, np.uint8)
+            )
 
     assert got == [2.0, 20.0] * 3
 
@@ -160,6 +168,35 @@ def test_bytes_come_back_as_they_were_written(device):
     assert np.array_equal(out, data)
     assert 0 < told[0].start_ns <= told[0].end_ns
     buffer.release()
+
+
+def test_a_cpu_device_whose_memory_is_the_hosts_takes_data_without_a_queue(device):
+    if not device.writes_in_place:
+        pytest.skip("the device has memory of its own")
+    buffer = device.buffer_type().alloc_buffer(64)
+
+    written = buffer.set_tensor(3, random_bytes(5))
+
+    assert isinstance(written, DoneEvent)
+    assert buffer.host is None  # where a tensor lies is still the device's memory
+    buffer.release()
+
+
+def test_a_device_driven_as_a_gpu_takes_data_through_its_queue(as_a_gpu):
+    buffer = as_a_gpu.buffer_type().alloc_buffer(64)
+
+    written = buffer.set_tensor(3, random_bytes(5))
+
+    assert isinstance(written, CommandEvent)
+    buffer.release()
+
+
+def test_memory_is_shared_only_from_opencl_2_on():
+    old = SimpleNamespace(version="OpenCL 1.2 pocl")
+    coarse = SimpleNamespace(version="OpenCL 3.0 PoCL", svm_capabilities=COARSE)
+    fine = SimpleNamespace(version="OpenCL 2.0", svm_capabilities=COARSE | FINE)
+
+    assert [shares_finely(handle) for handle in (old, coarse, fine)] == [False, False, True]
 
 
 def test_a_read_only_source_can_be_written_from(device):

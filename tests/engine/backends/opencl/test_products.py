@@ -103,6 +103,32 @@ def test_activations_of_quantised_weights_are_rounded_to_even_whole_numbers(benc
     assert not got[0, 0, 0, 6:].any()
 
 
+@pytest.mark.parametrize(
+    ("weight_type", "nibbles", "sum_of_block"),
+    [
+        (TensorType.Q4_1, 0xFF, 32 * 15),
+        (TensorType.Q4_1, 0x0F, 16 * 15),
+        (TensorType.Q4_0, 0x00, 32 * -8),
+        (TensorType.Q4_0, 0xFF, 32 * 7),
+    ],
+)
+@pytest.mark.parametrize("x", [127, -127])
+def test_the_largest_products_of_4_bit_numbers_are_exact(
+    bench, weight_type, nibbles, sum_of_block, x
+):
+    n_blocks, n = 6, 5
+    weight = bench.leaf(weight_type, rand(n, 32 * n_blocks))
+    blocks = np.full((n * n_blocks, weight_type.block_bytes), nibbles, np.uint8)
+    blocks[:, :2] = np.ones(1, np.float16).view(np.uint8)
+    if weight_type is TensorType.Q4_1:
+        blocks[:, 2:4] = 0  # the minimum
+    bench.values[weight] = blocks.reshape(-1)
+
+    got = bench.compute(build.mul_mat(weight, bench.leaf(F32, np.full((1, 32 * n_blocks), x))))
+
+    assert got[0, 0, 0].tolist() == [x * n_blocks * sum_of_block] * n
+
+
 def test_quantised_weights_take_strided_activations_of_several_matrices(bench):
     weight = bench.leaf(TensorType.Q8_0, rand(2, 5, 64, scale=0.1))
     base = bench.leaf(F32, rand(4, 3, 6, 64))

@@ -270,6 +270,24 @@ def test_steps_run_again_with_other_inputs(with_steps):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("n_units", [1, 3, 40])
+def test_every_part_is_computed_however_many_units_there_are(with_steps, monkeypatch, n_units):
+    monkeypatch.setattr("engine.backends.opencl.binding._n_units", lambda _: n_units)
+    bench = with_steps
+    x = bench.leaf(F32, rand(77_777))
+    nodes = [build.scale(x, 2.0, 0.0)]
+    for _ in range(MIN_STEPS):
+        nodes.append(build.binary(Op.SUB, nodes[-1], x))
+
+    got = bench.compute(*nodes)
+
+    want = 2 * bench.values[x]
+    for _ in range(MIN_STEPS):
+        want = want - bench.values[x]
+    assert np.array_equal(got[0, 0, 0], want)
+
+
+@pytest.mark.gpu
 def test_a_step_sees_all_that_steps_before_it_wrote(with_steps):
     bench = with_steps
     x = bench.leaf(F32, rand(64, 2048))
