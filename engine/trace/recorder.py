@@ -25,7 +25,8 @@ _OFFSETS = {name: field[1] for name, field in (SPAN_DTYPE.fields or {}).items()}
 _START, _END, _STEP = _OFFSETS["start_ns"] // 8, _OFFSETS["end_ns"] // 8, _OFFSETS["step"] // 4
 _N_CALIBRATION = 256
 MOST_UNREAD = 256
-"""Splits whose nodes wait for their times; then whoever records reads them."""
+"""Records that nobody read: then whoever records next gives them their places, and nodes their
+times."""
 _NO_PEER = 255
 
 
@@ -116,7 +117,7 @@ class Recorder:
 
     Between two tokens every microsecond counts, and code that did not run for a while is slow: to
     record is to append to a log. Who reads puts what the log has where it belongs, and works out
-    the times of nodes; where nobody reads, whoever records does it for MOST_UNREAD splits at once.
+    the times of nodes; where nobody reads, whoever records does it for MOST_UNREAD at once.
 
     When `capacity` spans are held further ones are counted as lost: the start of a run explains
     more than its end, and dropping old spans would invalidate what readers already have.
@@ -198,6 +199,7 @@ class Recorder:
                     *experts,
                 )
             )  # fmt: skip
+            self._read_if_full()
         if expected != NOT_EXPECTED:
             with self._lock:
                 self._n_expected -= expected == self._epoch
@@ -231,16 +233,13 @@ class Recorder:
         if not self.is_on:
             return
         self._log.append(_Nodes(lane, plan_id, step, first_node, nodes, clock))
-        if len(self._log) >= MOST_UNREAD or len(self._unread) >= MOST_UNREAD:
-            with self._reading:
-                with self._lock:
-                    unread, epoch = self._take_unread(), self._epoch
-                self._read(unread, epoch)
+        self._read_if_full()
 
     def mark(self, text: str) -> None:
         """Record that something happened now."""
         if self.is_on:
             self._log.append(Mark(self._clock(), text))
+            self._read_if_full()
 
     def clear(self) -> None:
         """Forget everything; snapshots that were handed out stay as they are."""
@@ -263,6 +262,15 @@ class Recorder:
             # The views show what is written now.
             error_ns = self._read(unread, found.epoch)
         return replace(found, node_error_ns=max(found.node_error_ns, error_ns))
+
+    def _read_if_full(self) -> None:
+        """Do a reader's work where there is none."""
+        if len(self._log) < MOST_UNREAD and len(self._unread) < MOST_UNREAD:
+            return
+        with self._reading:
+            with self._lock:
+                unread, epoch = self._take_unread(), self._epoch
+            self._read(unread, epoch)
 
     # Reading: what follows is called with the lock held, but for `_read`.
 

@@ -279,6 +279,15 @@ def test_spans_beyond_the_capacity_are_counted_as_lost():
     assert rec.snapshot().spans()["index"].tolist() == [0, 1, 2]
 
 
+def test_what_nobody_reads_is_not_held_beyond_the_capacity():
+    rec = recorder(capacity=10)
+
+    add(rec, 100_000)
+
+    assert len(rec._log) < MOST_UNREAD
+    assert (rec.snapshot().n_spans, rec.lost) == (10, 99_990)
+
+
 def test_a_bulk_that_half_fits_is_kept_up_to_the_capacity():
     rec = recorder(capacity=3)
     add(rec, 1)
