@@ -94,7 +94,7 @@ class Machine:
                 registry.add_absent(Unavailable(f"RPC[{endpoint}]", reason, error.hint))
 
     def check_loaded(self) -> None:
-        """Raise DeviceError when one of the paths to load gave nothing."""
+        """Raise DeviceError when a path of --load or a server of --rpc gave nothing."""
         if self._load or self._rpc:
             self.devices()  # They are loaded on first use.
         if self._problem is not None:
@@ -156,12 +156,10 @@ def load_problem(path: Path, report: LoadReport) -> DeviceError | None:
     if report.has_loaded:
         return None
     tried = [a for a in report.attempts if a.outcome is not Outcome.NOT_FOUND]
-    reasons = [f"{Path(attempt.path).name}: {attempt.reason}." for attempt in tried]
-    if not path.exists():
-        reasons = ["There is no such file or folder."]
+    reasons = [f"{Path(attempt.path).name}: {attempt.reason.rstrip('.')}." for attempt in tried]
     return DeviceError(
         "No backend was loaded.",
-        reasons[0] if reasons else "No file there is called as a backend library is.",
+        reasons[0] if reasons else report.nothing_words(str(path.absolute())),
         f"Look at what was tried: python -m engine devices --load {path}",
         "\n".join(reasons[1:]),
     )

@@ -88,15 +88,15 @@ class Session:
         return self._machine.load_report()
 
     def check_loaded(self) -> None:
-        """Raise DeviceError when nothing was loaded from a path that the session was given."""
+        """Raise DeviceError when a path of `load` or a server of `rpc` gave nothing."""
         self._machine.check_loaded()
 
-    def load_backend(self, path: Path) -> LoadReport:
+    def load_backend(self, path: Path, *, is_asked: bool = True) -> LoadReport:
         """Load a backend, or those of a folder; the open model can be planned for them then.
 
-        The thread that plans.
+        The thread that plans. `is_asked` as `Loader.load` takes it.
         """
-        report = self._machine.loader.load(path)
+        report = self._machine.loader.load(path, is_asked=is_asked)
         self._planning.see_devices()
         return report
 

@@ -1,6 +1,6 @@
 """EngineHost: the engine's process and the pipe to it.
 
-    start() ── child: sys.executable -m engine serve
+    start() ── child: sys.executable -P -m engine serve
        │          connects to SPLITSCOPE_ADDRESS with SPLITSCOPE_AUTHKEY (both in its environment)
        ├─ reader thread   accepts, unpacks answers, reports the end of the process
        ├─ writer thread   packs requests, so that a full pipe never holds the window
@@ -41,10 +41,13 @@ OnAnswer = Callable[[Answer], None]
 
 
 def engine_command() -> list[str]:
-    """What starts the engine: this Python, or this executable in a bundle."""
+    """What starts the engine: this Python, or this executable in a bundle.
+
+    -P: what lies in the current folder must not stand in for modules of ours or of others.
+    """
     if getattr(sys, "frozen", False):
         return [sys.executable, "--engine-serve"]
-    return [sys.executable, "-m", "engine", "serve"]
+    return [sys.executable, "-P", "-m", "engine", "serve"]
 
 
 class EngineHost:

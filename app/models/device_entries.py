@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.devices import DeviceType
-from engine.core.load_report import Linkage, Outcome
+from engine.core.load_report import Linkage
 
 if TYPE_CHECKING:
     from app.state.app_state import AppState
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from engine.core.load_report import Attempt
     from engine.core.options import Options
     from engine.core.summary import DeviceSummary
-
-_LOADED = (Outcome.REGISTERED, Outcome.HIDDEN)
 
 
 class Presence(enum.Enum):
@@ -133,7 +131,7 @@ def _not_loaded(state: AppState) -> list[DeviceEntry]:
     return [
         _file_entry(path, ends.get(path))
         for path in state.loaded.at_start
-        if path not in ends or ends[path].outcome not in _LOADED
+        if path not in ends or not ends[path].outcome.is_loaded
     ]
 
 

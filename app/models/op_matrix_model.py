@@ -165,7 +165,11 @@ def error_text(error: float) -> str:
 
 def verdict_words(device: str, verdict: OpVerdict) -> str:
     """All of a verdict, in lines."""
-    bar = "bit for bit" if not verdict.bar else f"at most {error_text(verdict.bar)} is allowed"
+    bar = (
+        "values must be the same"
+        if not verdict.bar
+        else f"at most {error_text(verdict.bar)} is allowed"
+    )
     error = "" if verdict.error is None else f", error {error_text(verdict.error)}, {bar}"
     lines = [f"{device}: {verdict.state.value}{error}"]
     if verdict.speed is not None:

@@ -11,14 +11,15 @@ from app.theme.text import plural, sentence
 from engine.core.load_report import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from engine.core.load_report import Attempt, LoadReport
     from engine.core.table import PlanTable
 
 TOPIC = "backend"
-LOADED = (Outcome.REGISTERED, Outcome.HIDDEN)
 PLUGIN_PREFIX = "splitscope_backend_"
+IN_THE_TABLE = "The devices' table has it, and says whether it is tried at the next start."
+LOAD_AGAIN = "It was loaded by hand. Load it once more to try it again."
 LIBRARY_ENDINGS = (".so", ".dll", ".dylib")
 
 
@@ -39,7 +40,7 @@ def is_backend_file(path: str) -> bool:
 
 def loaded_files(report: LoadReport) -> tuple[str, ...]:
     """The files of a report that are in use."""
-    return tuple(attempt.path for attempt in report.attempts if attempt.outcome in LOADED)
+    return tuple(attempt.path for attempt in report.attempts if attempt.outcome.is_loaded)
 
 
 def loading_words(paths: Sequence[str]) -> str:
@@ -50,7 +51,7 @@ def loading_words(paths: Sequence[str]) -> str:
 
 def loaded_message(loaded: Loaded, report: LoadReport) -> Message:
     """Something was loaded: which devices are new, and what became of the other files."""
-    others = [a for a in report.attempts if a.outcome not in (*LOADED, Outcome.NOT_FOUND)]
+    others = [a for a in _found(report) if not a.outcome.is_loaded]
     files = _names(loaded.files)
     if loaded.devices:
         verb = "is" if len(loaded.devices) == 1 else "are"
@@ -65,11 +66,9 @@ def loaded_message(loaded: Loaded, report: LoadReport) -> Message:
 def nothing_message(path: str, report: LoadReport) -> Message:
     """Nothing was loaded, and why."""
     title = f"{Path(path).name}: no backend was loaded."
-    tried = [a for a in report.attempts if a.outcome is not Outcome.NOT_FOUND]
+    tried = _found(report)
     if not tried:
-        is_there = Path(path).exists()
-        words = "No file there is called as a backend library is."
-        words = words if is_there else "There is no such file or folder."
+        words = report.nothing_words(path)
         hint = "A plug-in is called splitscope_backend_NAME.py, a library libggml-NAME.so."
         return Message(title, words, hint, path, topic=TOPIC)
     first, n_others = tried[0], len(tried) - 1
@@ -80,16 +79,31 @@ def nothing_message(path: str, report: LoadReport) -> Message:
     return Message(title, words, hint, _details(tried), ("show_load_report",), TOPIC)
 
 
-def not_again_message(reasons: Mapping[str, str]) -> Message:
-    """Files that were to be loaded at the start or after the engine ended, and why they are not."""
+def not_again_message(reasons: Mapping[str, str], at_start: Collection[str]) -> Message:
+    """Files that were to be loaded at the start or after the engine ended, and why they are not.
+
+    `at_start` are the files of every start: only these stay in the devices' table.
+    """
     first = next(iter(reasons.values()))
+    stays = any(path in at_start for path in reasons)
     return Message(
         f"{_names(tuple(reasons))}: not loaded this time.",
         sentence(first),
-        "The devices' table has it, and says whether it is tried at the next start.",
+        IN_THE_TABLE if stays else LOAD_AGAIN,
         "\n".join(f"{path}: {reason}" for path, reason in reasons.items()),
-        ("show_devices",),
+        ("show_devices" if stays else "load_backend",),
         TOPIC,
+    )
+
+
+def not_remembered_message(path: str, reason: str) -> Message:
+    """A file that is not loaded at every start, since nobody would be asked then."""
+    return Message(
+        f"{Path(path).name}: not loaded at every start.",
+        sentence(f"It would be run unasked, and {reason}"),
+        "Put it into a folder that only you may write, and load it from there.",
+        path,
+        topic=TOPIC,
     )
 
 
@@ -130,6 +144,10 @@ def nodes_on(plan: PlanTable | None, names: Iterable[str]) -> int:
     wanted = set(names)
     counts = zip(plan.devices, plan.nodes_per_device(), strict=True)
     return sum(int(n) for row, n in counts if row.name in wanted)
+
+
+def _found(report: LoadReport) -> list[Attempt]:
+    return [a for a in report.attempts if a.outcome is not Outcome.NOT_FOUND]
 
 
 def _names(paths: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from app.shell.backend_text import (
     loading_words,
     nodes_on,
     not_again_message,
+    not_remembered_message,
     nothing_message,
     running_message,
     unloaded_message,
@@ -30,6 +31,7 @@ from app.shell.backend_text import (
 from app.shell.messages import failed_message
 from app.shell.planning import IdleStep
 from app.state.app_state import LoadedFiles
+from engine.backend.search_paths import distrust
 from engine.core.summary import Progress
 from engine.service.messages import BackendsChanged, Failed, LoadBackend, UnloadBackend
 
@@ -121,7 +123,7 @@ class Backends(QObject):
     def load(self, paths: Sequence[str]) -> None:
         """Load files, or all of a folder."""
         self.message_gone.emit(TOPIC)
-        self._send_load([str(Path(path).resolve()) for path in paths], _Kind.BY_HAND)
+        self._send_load([str(Path(path).absolute()) for path in paths], _Kind.BY_HAND)
 
     def unload(self, key: str) -> None:
         """Take out the backend of a device; one that is in use on the second asking only."""
@@ -143,7 +145,12 @@ class Backends(QObject):
         self._send_unload([path], _Kind.BY_HAND)
 
     def set_at_start(self, path: str, *, is_on: bool) -> None:
-        """Load a file at every start, or no longer."""
+        """Load a file at every start, or no longer; not if others than the user can change it."""
+        reason = distrust(Path(path)) if is_on else ""
+        if reason:
+            self._state.set_loaded(self._state.loaded)  # The switch goes back.
+            self.message.emit(not_remembered_message(path, reason))
+            return
         paths = tuple(p for p in self._state.loaded.at_start if p != path)
         paths = (*paths, path) if is_on else paths
         if self._settings is not None:
@@ -180,7 +187,7 @@ class Backends(QObject):
         left = tuple(path for path in dict.fromkeys(by_hand) if path not in reasons)
         self._state.set_loaded(replace(self._state.loaded, by_hand=left))
         if reasons:
-            self.message.emit(not_again_message(reasons))
+            self.message.emit(not_again_message(reasons, self._state.loaded.at_start))
 
     # Answers.
 
@@ -226,7 +233,8 @@ class Backends(QObject):
         for i, path in enumerate(paths):
             request_id = self._bridge.next_id()
             self._wishes[request_id] = _Wish(kind, path=path, is_last=i == len(paths) - 1)
-            self._bridge.send(LoadBackend(request_id, Path(path)))
+            unasked = kind is _Kind.AGAIN and path in self._state.loaded.at_start
+            self._bridge.send(LoadBackend(request_id, Path(path), must_be_own=unasked))
         if paths:
             self.progress.emit(Progress(loading_words(paths), 0, 0))
 
@@ -277,7 +285,7 @@ class Backends(QObject):
             self._state.set_loaded(replace(self._state.loaded, by_hand=left))
         if wish.is_last and self._failed_again:
             failed, self._failed_again = self._failed_again, {}
-            self.message.emit(not_again_message(failed))
+            self.message.emit(not_again_message(failed, self._state.loaded.at_start))
 
     def _title(self, wish: _Wish, new: tuple[str, ...]) -> str:
         """What the difference is called; undo shows none."""

@@ -42,7 +42,7 @@ class Settings:
 
     def __init__(self, file: Path | None = None) -> None:
         """Read `file`; without one the settings of the user."""
-        self._file = file or paths.settings_dir() / "settings.ini"
+        self._file = file or paths.settings_file()
         self._values = QSettings(str(self._file), QSettings.Format.IniFormat)
         if self._values.status() is not QSettings.Status.NoError:
             log.warning("The settings cannot be read and start anew: %s", self._file)

@@ -2,6 +2,9 @@
 
     python -m MODULE PATH     prints a line of JSON for each step that went well (a Probe)
 
+What starts such processes and says how they ended serves others too: `child_command`,
+`way_to_end`, `last_words`.
+
 The last line counts: each but the final one goes through `step`, and says what is to be thought if
 nothing follows. When the process did not end by itself, the Probe says how it did.
 """
@@ -33,10 +36,41 @@ _LONGEST = 500
 """Characters of what a process wrote that are worth keeping."""
 
 
+def child_command(module: str, *arguments: str) -> list[str]:
+    """What runs `python -m module arguments..`, to be started in the repository's folder.
+
+    Raises: OSError in a bundle, whose executable is the window and runs no modules.
+    """
+    if paths.bundle_dir() is not None:
+        raise OSError("a bundle of Splitscope cannot start one, a checkout can")
+    return [sys.executable, "-m", module, *arguments]
+
+
+def way_to_end(code: int) -> str:
+    """How a process ended, in a word or two: "SIGABRT", "status 3"."""
+    if code >= 0:
+        return f"status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def last_words(text: str, most: int = _LONGEST) -> str:
+    """What a process wrote last, at most so many characters."""
+    return text.strip()[-most:].strip()
+
+
+def end_of(code: int, said: str) -> str:
+    """How a process ended and what it wrote last, as one line."""
+    line = last_words(" ".join(said.split()))
+    return f"{way_to_end(code)}; it said: {line}" if line else way_to_end(code)
+
+
 def probe_apart(module: str, path: Path, *arguments: str) -> Probe:
     """What `python -m module path arguments..` found out; never raises."""
-    command = [sys.executable, "-m", module, str(path.absolute()), *arguments]
     try:
+        command = child_command(module, str(path.absolute()), *arguments)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
             errors="replace", cwd=paths.repository_dir(), stdin=subprocess.DEVNULL,
@@ -47,9 +81,7 @@ def probe_apart(module: str, path: Path, *arguments: str) -> Probe:
         return Probe(opened=False, error=f"no process to try it in can be started: {error}")
     if not done.returncode:
         return _ended(done.stdout, "")
-    end = f"{_ENDED}: {_way_to_end(done.returncode)}"
-    said = _tail(done.stderr)
-    return _ended(done.stdout, f"{end}; it said: {said}" if said else end)
+    return _ended(done.stdout, f"{_ENDED}: {end_of(done.returncode, done.stderr)}")
 
 
 @contextlib.contextmanager
@@ -76,25 +108,11 @@ def step(probe: Probe) -> Probe:
 def _ended(output: str, error: str) -> Probe:
     lines = [line for line in output.splitlines() if line.strip()]
     try:
-        probe = Probe.from_json(json.loads(lines[-1])) if lines else Probe(opened=False)
+        probe = Probe.from_json(json.loads(lines[-1])) if lines else step(Probe(opened=False))
     except (ValueError, TypeError):
         probe = Probe(opened=False, error="the process that tried it wrote nothing that is known")
     return replace(probe, error=error) if error else probe
 
 
-def _way_to_end(code: int) -> str:
-    if code >= 0:
-        return f"status {code}"
-    try:
-        return signal.Signals(-code).name
-    except ValueError:
-        return f"signal {-code}"
-
-
 def _output(text: str | bytes | None) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else text or ""
-
-
-def _tail(text: str) -> str:
-    """What was written last, as one line."""
-    return " ".join(text.split())[-_LONGEST:]

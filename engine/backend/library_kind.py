@@ -55,6 +55,11 @@ class LibraryKind(ABC):
         """(optional) Let go of a family that `open` gave and that is not registered any more."""
         del reg
 
+    def companions(self, path: Path) -> tuple[Path, ...]:
+        """(optional) Other files that are run when this one is loaded."""
+        del path
+        return ()
+
     def installed(self) -> tuple[tuple[str, Path, str], ...]:
         """(optional) Libraries that packages declare: backend, file, and who declares it."""
         return ()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.backend.computer import physical_cores
-from engine.backend.search_paths import SearchPath, distrust
+from engine.backend.search_paths import SearchPath, distrust, installed_file, look_at
 from engine.core.load_report import Attempt, Linkage, LoadReport, Origin, Outcome, Probe
 from engine.errors import DeviceError, UserError
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from engine.backend.registry import Registry
 
 ASKED_FOR = "it was asked for"
+REMEMBERED = "it is loaded at every start"
+_NOT_SAID = "nothing says why"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,11 @@ class _Candidate:
     backend: str
     variant: str
     place: SearchPath
+
+    @property
+    def code(self) -> Path:
+        """The file to load; without links where it was checked, so that none is led elsewhere."""
+        return self.path.resolve() if self.place.must_be_own else self.path
 
     @property
     def attempt(self) -> Attempt:
@@ -61,7 +68,7 @@ class _Tried:
 
     @property
     def score(self) -> int:
-        """How well it fits; 0 for one that cannot be chosen."""
+        """How well it fits, above 0; 0 for one that cannot be chosen."""
         return 0 if self.attempt.reason else self.attempt.score or 0
 
 
@@ -92,8 +99,9 @@ class Loader:
 
     @property
     def report(self) -> LoadReport:
-        """Every path tried so far, each with its newest end."""
-        return LoadReport(tuple(self._attempts.values()))
+        """Every path tried so far, each with its newest end, as things are now."""
+        now = {loaded.attempt.path: self._ended(reg) for reg, loaded in self._loaded.items()}
+        return LoadReport(tuple(now.get(path, old) for path, old in self._attempts.items()))
 
     def load_all(self) -> LoadReport:
         """Every backend: by the folders, from installed packages, from the files that are named."""
@@ -106,10 +114,14 @@ class Loader:
             self._load_best(kind, backend, self._folders) for kind in self._kinds
         )
 
-    def load(self, path: Path) -> LoadReport:
-        """One file; or a folder, which then replaces the folders that are searched."""
-        place = SearchPath(path.absolute(), ASKED_FOR)
-        if path.is_dir() and self._kind_of(path) is None:
+    def load(self, path: Path, *, is_asked: bool = True) -> LoadReport:
+        """One file; or a folder, which then replaces the folders that are searched.
+
+        Without `is_asked` it was asked for at another time, and must be the user's own.
+        """
+        why = ASKED_FOR if is_asked else REMEMBERED
+        place = SearchPath(path.absolute(), why, must_be_own=not is_asked)
+        if look_at(path).is_folder and self._kind_of(path) is None:
             return self._load_folders((place,))
         return self._load_file(place)
 
@@ -119,8 +131,8 @@ class Loader:
 
     def unload(self, reg: BackendReg) -> LoadReport:
         """Take out a family that was loaded; nobody may use it any more."""
-        loaded = self._loaded.pop(reg)
         self.registry.unregister(reg)
+        loaded = self._loaded.pop(reg)
         loaded.kind.close(reg)
         attempt = loaded.attempt.ended(Outcome.UNLOADED)
         self._attempts[attempt.path] = attempt
@@ -155,7 +167,7 @@ class Loader:
 
     def _load_installed(self) -> LoadReport:
         return LoadReport.joined(
-            self._load_one(_Candidate(kind, path, backend, "", SearchPath(path, why)))
+            self._load_one(_Candidate(kind, path, backend, "", installed_file(path, why)))
             for kind in self._kinds
             for backend, path, why in kind.installed()
         )
@@ -193,10 +205,10 @@ class Loader:
     def _load_file(self, place: SearchPath) -> LoadReport:
         kind = self._kind_of(place.path)
         if kind is None:
-            reason = f"no backend library is called {place.path.name}"
+            look = look_at(place.path)
+            reason = look.problem or f"no backend library is called {place.path.name}"
             attempt = Attempt(str(place.path), "", "", "", place.why, Outcome.REFUSED, reason)
-            found = place.path.exists()
-            return self._remember([attempt if found else _not_found(attempt)])
+            return self._remember([_not_found(attempt) if look.is_nothing else attempt])
         backend, variant = kind.backend_of(place.path.name) or (place.path.stem, "")
         return self._load_one(_Candidate(kind, place.path, backend, variant, place))
 
@@ -221,12 +233,12 @@ class Loader:
     def _try(self, candidate: _Candidate) -> _Tried:
         """What a process of its own says of it, unless it must not even be tried."""
         attempt = candidate.attempt
-        if not candidate.path.exists():
+        if look_at(candidate.path).is_nothing:
             return _Tried(candidate, _not_found(attempt))
         reason = self._reason_not_to_try(candidate)
         if reason:
             return _Tried(candidate, attempt.ended(Outcome.REFUSED, reason))
-        probe = candidate.kind.probe(candidate.path)
+        probe = candidate.kind.probe(candidate.code)
         init = candidate.kind.init_symbol
         attempt = replace(
             attempt,
@@ -235,19 +247,19 @@ class Loader:
             api_version=probe.api_version,
             score=probe.score,
         )
-        reason = "" if probe.opened else f"it cannot be opened: {probe.error}"
+        reason = "" if probe.opened else f"it cannot be opened: {probe.error or _NOT_SAID}"
         if probe.score == 0:
             reason = "its score is 0: it does not support this computer"
         return _Tried(candidate, attempt.ended(Outcome.REFUSED, reason), probe)
 
     def _reason_not_to_try(self, candidate: _Candidate) -> str:
-        path = candidate.path
-        if not path.is_file():
-            return "it is a folder" if path.is_dir() else "it is no file"
+        path, look = candidate.path, look_at(candidate.path)
+        if not look.is_file:
+            return look.problem or ("it is a folder" if look.is_folder else "it is no file")
         if any(_same_file(path, loaded.attempt.path) for loaded in self._loaded.values()):
             return "it is loaded already"
-        distrusted = distrust(path) if candidate.place.must_be_own else ""
-        return f"nobody asked for it, and {distrusted}" if distrusted else ""
+        distrusted = _distrusted(candidate) if candidate.place.must_be_own else ""
+        return f"it is not run unasked: {distrusted}" if distrusted else ""
 
     def _register(self, tried: _Tried) -> Attempt:
         """Load it into this process, unless its trial says why not."""
@@ -258,22 +270,22 @@ class Loader:
         if reason:
             return attempt.ended(Outcome.REFUSED, reason)
         try:
-            reg = candidate.kind.open(candidate.path)
+            reg = candidate.kind.open(candidate.code)
         except UserError as error:
             return attempt.ended(Outcome.REFUSED, str(error))
         try:
             self.registry.register(reg, _origin(candidate, attempt, reg))
-        except Exception as error:  # noqa: BLE001 - code of others runs here, and may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - code of others runs here
             candidate.kind.close(reg)
             words = str(error) if isinstance(error, UserError) else f"it raised {error!r}"
             return attempt.ended(Outcome.REFUSED, words)
-        attempt = self._registered(reg, attempt)
         self._loaded[reg] = _Loaded(candidate.kind, attempt)
-        return attempt
+        return self._ended(reg)
 
-    def _registered(self, reg: BackendReg, attempt: Attempt) -> Attempt:
-        devices = reg.devices()
-        if devices and all(self.registry.is_hidden(device) for device in devices):
+    def _ended(self, reg: BackendReg) -> Attempt:
+        """The row of a family that is loaded, as things are now."""
+        attempt = self._loaded[reg].attempt
+        if self.registry.is_all_hidden(reg):
             return attempt.ended(Outcome.HIDDEN, "its devices are used through another backend")
         return attempt.ended(Outcome.REGISTERED)
 
@@ -307,14 +319,26 @@ def _candidates(kind: LibraryKind, folder: SearchPath) -> Iterator[_Candidate]:
 
 
 def _with_score(tried: _Tried) -> _Tried:
-    """A variant without a score is refused: nothing says that it fits."""
+    """A variant without a score above 0 is refused: nothing says that it fits."""
     attempt, probe = tried.attempt, tried.probe
-    if attempt.reason or attempt.score is not None:
+    if attempt.reason or (attempt.score or 0) > 0:
         return tried
+    if attempt.score is not None:
+        reason = f"its score is {attempt.score}: a variant is chosen for one above 0"
+        return replace(tried, attempt=attempt.ended(Outcome.REFUSED, reason))
     assert probe is not None, tried
     symbol = tried.candidate.kind.score_symbol
     reason = probe.error or f"it has no {symbol}, without which a variant is not chosen"
     return replace(tried, attempt=attempt.ended(Outcome.REFUSED, reason))
+
+
+def _distrusted(candidate: _Candidate) -> str:
+    """Whom it cannot be trusted for: whoever may write it, or what is run with it."""
+    reason = distrust(candidate.path)
+    for other in candidate.kind.companions(candidate.code):
+        if not reason and (why := distrust(other)):
+            reason = f"of {other.name}, which it needs, {why}"
+    return reason
 
 
 def _not_chosen(tried: _Tried, best: _Tried) -> Attempt:

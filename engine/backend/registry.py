@@ -31,27 +31,27 @@ class Registry:
         """Devices in order, each with the family that brought it."""
         self._hidden: dict[Device, Device] = {}
         """Hidden devices, each with the one that is used in its place."""
+        self._all_hidden: set[BackendReg] = set()
 
     def register(self, reg: BackendReg, origin: Origin | None = None) -> None:
         """Add a family. `origin` says how it got here.
 
         Raises:
             DeviceError: it is there already, was made for another version of the contract, or has
-                a device by a name that is taken; nothing has changed then.
+                a device by a name that is taken.
+            Exception: whatever its own code raises. Nothing has changed then, nor for DeviceError.
         """
         self._refuse_second(reg)
         _refuse_version(reg)
         self._refuse_names(reg)
-        self._regs.append(reg)
+        self._sort_out([*self._regs, reg])
         if origin is not None:
             self._origins[reg] = origin
-        self._sort_out()
 
     def unregister(self, reg: BackendReg) -> None:
         """Remove a family and its devices; what it hid is used again."""
-        self._regs.remove(reg)
+        self._sort_out([other for other in self._regs if other is not reg])
         self._origins.pop(reg, None)
-        self._sort_out()
 
     def add_absent(self, absent: Unavailable) -> None:
         """Remember a backend that is not registered, and why."""
@@ -77,6 +77,10 @@ class Registry:
         """Whether another family's device is used in its place."""
         return device in self._hidden
 
+    def is_all_hidden(self, reg: BackendReg) -> bool:
+        """Whether a family has devices, and all are used through other families."""
+        return reg in self._all_hidden
+
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Backends and devices that were left out, with reasons."""
         left_out = tuple(item for reg in self._regs for item in reg.unavailable())
@@ -93,12 +97,13 @@ class Registry:
         hint = f"Did you mean {near[0]}?" if near else f"There are {', '.join(names) or 'none'}."
         raise DeviceError(f"There is no device {name}.", hint=hint)
 
-    def _sort_out(self) -> None:
-        """Tell used devices from hidden ones, anew."""
+    def _sort_out(self, regs: list[BackendReg]) -> None:
+        """Have these families, and tell used devices from hidden ones; all or nothing."""
         by_id: dict[str, tuple[Device, BackendReg]] = {}
         used: list[tuple[bool, Device, BackendReg]] = []
-        self._hidden = {}
-        for reg in self._regs:
+        hidden: dict[Device, Device] = {}
+        all_hidden: set[BackendReg] = set()
+        for reg in regs:
             for device in reg.devices():
                 facts = device.facts
                 first, owner = device, reg
@@ -107,9 +112,13 @@ class Registry:
                 if owner is reg:
                     used.append((facts.type is DeviceType.CPU, device, reg))
                 else:
-                    self._hidden[device] = first
+                    hidden[device] = first
+                    all_hidden.add(reg)
         used.sort(key=lambda each: each[0])
+        self._regs = regs
         self._used = {device: reg for _, device, reg in used}
+        self._hidden = hidden
+        self._all_hidden = all_hidden - set(self._used.values())
 
     def _refuse_second(self, reg: BackendReg) -> None:
         if reg in self._regs:

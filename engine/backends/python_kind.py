@@ -6,7 +6,9 @@ offers `backend_init() -> BackendReg`, `API_VERSION`, and optionally `backend_sc
 
 from __future__ import annotations
 
+import itertools
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.backend.apart import probe_apart
@@ -16,8 +18,6 @@ from engine.backends import python_plugin
 from engine.errors import DeviceError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from engine.backend.interface import BackendReg
     from engine.backends.python_plugin import Plugin
     from engine.core.load_report import Probe
@@ -49,6 +49,13 @@ class PythonKind(LibraryKind):
     def probe(self, path: Path) -> Probe:
         """Load it, score it and make its family in a throwaway process."""
         return probe_apart(python_plugin.__name__, path)
+
+    def companions(self, path: Path) -> tuple[Path, ...]:
+        """The packages that a declared module is in: theirs is run first."""
+        if python_plugin.entry_point_of(path) is None:
+            return ()
+        packages = (folder / "__init__.py" for folder in path.parents)
+        return tuple(itertools.takewhile(Path.is_file, packages))
 
     def open(self, path: Path) -> BackendReg:
         """Load it under a name that no other module has, and make its family."""

@@ -64,7 +64,8 @@ def entry_points() -> tuple[tuple[importlib.metadata.EntryPoint, Path], ...]:
 
 def entry_point_of(path: Path) -> importlib.metadata.EntryPoint | None:
     """The entry point whose module is in this file."""
-    return next((entry for entry, file in entry_points() if file == path), None)
+    there = path.resolve()
+    return next((entry for entry, file in entry_points() if file.resolve() == there), None)
 
 
 def _file_of(entry: importlib.metadata.EntryPoint) -> Path | None:

@@ -23,6 +23,11 @@ class Outcome(enum.StrEnum):
     UNLOADED = "unloaded"
     """It was registered, and was taken out again."""
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the library is in use now."""
+        return self in (Outcome.REGISTERED, Outcome.HIDDEN)
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
@@ -98,7 +103,13 @@ class LoadReport:
     @property
     def has_loaded(self) -> bool:
         """Whether anything was registered."""
-        return any(a.outcome in (Outcome.REGISTERED, Outcome.HIDDEN) for a in self.attempts)
+        return any(a.outcome.is_loaded for a in self.attempts)
+
+    def nothing_words(self, path: str) -> str:
+        """Why none of a folder's files was tried, or no file at `path`, which is absolute."""
+        if any(a.path == path and a.outcome is Outcome.NOT_FOUND for a in self.attempts):
+            return "There is no such file or folder."
+        return "No file there is called as a backend library is."
 
     def of(self, kind: str, backend: str) -> LoadReport:
         """What was tried for one backend."""

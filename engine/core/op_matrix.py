@@ -60,8 +60,8 @@ class OpVerdict:
     """One case on one device.
 
     `error` is the normalised mean squared error against the reference, `bar` the largest that is
-    allowed; an `error` of None was not measured, a bar of 0 means: bit for bit. `reason` says in
-    words why it is not `ok`, `details` what a driver or a library said.
+    allowed; an `error` of None was not measured, a bar of 0 means: the same values. `reason` says
+    in words why it is not `ok`, `details` what a driver or a library said.
     """
 
     state: OpState

@@ -28,9 +28,10 @@ Send = Callable[[Place, Bytes], None]
 @contextmanager
 def sending(device: Device, buft: str) -> Iterator[Send]:
     """How weights get into the device's memory of type `buft`; all are there at the end."""
-    pinned, event = device.host_buffer_type(), device.event_new()
-    is_own = device.facts.buft.name == buft and not device.facts.buft.is_host
-    if pinned is None or event is None or not is_own or not device.facts.caps.asynchronous:
+    pinned, facts = device.host_buffer_type(), device.facts
+    is_own = facts.buft.name == buft and not facts.buft.is_host
+    is_queued = facts.caps.asynchronous and facts.caps.events
+    if pinned is None or not is_own or not is_queued:
         yield _send_at_once
         return
     upload = Upload(device, pinned)

@@ -12,15 +12,14 @@ from __future__ import annotations
 import json
 import pickle
 import queue
-import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
 from engine import paths
+from engine.backend.apart import child_command, last_words, way_to_end
 from engine.core.op_matrix import OpSpeed, OpState, OpVerdict
 from engine.errors import Stopped
 
@@ -82,6 +81,9 @@ class ApartSubject:
             return OpVerdict(OpState.NOT_CHECKED, exercise.bar, reason=reason)
         try:
             return self._answer(Order(exercise.case, with_speed))
+        except _NotStartedError as error:
+            reason = f"no process to check it in can be started: {error}"
+            return OpVerdict(OpState.NOT_CHECKED, exercise.bar, reason=reason)
         except _EndedError as ended:
             self.close()
             self._n_ends += 1
@@ -109,6 +111,10 @@ class ApartSubject:
         return verdict_of(json.loads(line))
 
 
+class _NotStartedError(Exception):
+    """There is no process, which is not the device's fault."""
+
+
 class _EndedError(Exception):
     """The process ended, or is to be ended."""
 
@@ -122,11 +128,11 @@ class _Child:
     """The process, and what it says."""
 
     def __init__(self, home: Home) -> None:
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=self._said, cwd=paths.repository_dir(),
-        )  # fmt: skip
+        try:
+            self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - `end` closes it
+            self._process = _start(self._said)
+        except OSError as error:
+            raise _NotStartedError(error) from error
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, name="opcheck", daemon=True)
         self._reader.start()
@@ -149,7 +155,7 @@ class _Child:
             return None
         if line:
             return line
-        raise _EndedError(self._way_to_end(), self._tail())
+        raise _EndedError(f"it ended the process: {way_to_end(self._process.wait())}", self._tail())
 
     def end(self) -> None:
         """Kill it, if it is still there, and take its places back."""
@@ -166,19 +172,22 @@ class _Child:
             self._lines.put(line)
         self._lines.put(b"")
 
-    def _way_to_end(self) -> str:
-        code = self._process.wait()
-        if code >= 0:
-            return f"it ended the process with status {code}"
-        try:
-            return f"it ended the process: {signal.Signals(-code).name}"
-        except ValueError:
-            return f"it ended the process with signal {-code}"
-
     def _tail(self) -> str:
         """What it wrote last."""
         self._said.seek(0)
-        return self._said.read().decode(errors="replace")[-_LONGEST:].strip()
+        return last_words(self._said.read().decode(errors="replace"), _LONGEST)
+
+
+def _start(said: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The process, whose standard error goes to `said`; that is closed where it cannot start."""
+    try:
+        return subprocess.Popen(
+            child_command(CHILD), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said,
+            cwd=paths.repository_dir(),
+        )  # fmt: skip
+    except OSError:
+        said.close()
+        raise
 
 
 def _close(stream: IO[bytes]) -> None:

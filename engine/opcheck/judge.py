@@ -66,7 +66,7 @@ _ONE_IN_FLOATS = 500
 
 
 def bar_of(case: Case) -> float:
-    """The largest error that is allowed; EXACT means bit for bit."""
+    """The largest error that is allowed; EXACT means the same values."""
     if case.op in (Op.MUL_MAT, Op.MUL_MAT_ID):
         return _FLOAT_PRODUCTS.get(case.sources[0].type, _ROUNDED_PRODUCTS)
     if case.op in _BARS:

@@ -1,6 +1,7 @@
 """Every operation in plain numpy: what the kernels of all backends must agree with.
 
-It shares no code with them, but for the meaning of stored numbers (engine.core.quants).
+It shares no code with them, but for the meaning of stored numbers (engine.core.quants), by which
+expect.py turns sources into the arrays here.
 
 Arrays have numpy's order, so a tensor [ne0, ne1, ne2, ne3] is an array (ne3, ne2, ne1, ne0).
 Floats are computed in float64 and given back as float32. What carries a state from token to token
@@ -16,12 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.core.ops import MULTI_ROPES, ROPE_IMROPE, GluOp, Op, RopeParams, UnaryOp
-from engine.core.quants import dequantize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from engine.core.types import TensorType
 
 Array = npt.NDArray[Any]
 
@@ -211,13 +209,6 @@ def mul_mat(weight: Array, x: Array) -> Array:
     return _f32(np.matmul(x.astype(np.float64), repeated.swapaxes(-1, -2)))
 
 
-def mul_mat_id(products: Array, ids: Array) -> Array:
-    """Pick from products (n_expert, t, n_used, n) of every expert with every column."""
-    slots = np.arange(ids.shape[3])
-    rows = [products[ids[0, 0, t], t, slots] for t in range(ids.shape[2])]
-    return np.stack(rows)[None]
-
-
 def flash_attn(
     q: Array,
     k: Array,
@@ -236,13 +227,6 @@ def flash_attn(
         scores = softcap * np.tanh(scores / softcap)
     weights = soft_max(scores, mask, 1.0, max_bias, sinks)
     return _f32(np.matmul(weights.astype(np.float64), values.astype(np.float64)).swapaxes(1, 2))
-
-
-def dequantized(
-    tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]
-) -> Array:
-    """A tensor of any type as float32, in numpy's order."""
-    return dequantize(tensor_type, raw, math.prod(shape)).reshape(shape)
 
 
 def _f32(values: Array) -> Array:

@@ -136,6 +136,6 @@ def judged(exercise: Exercise, result: npt.NDArray[np.generic], speed: OpSpeed |
         return OpVerdict(OpState.OK, bar, error, speed=speed)
     if fault:
         return OpVerdict(OpState.WRONG, bar, error, fault, speed)
-    allowed = "it has to be the same bit for bit" if bar == EXACT else f"allowed is {bar:.2g}"
+    allowed = "the values have to be the same" if bar == EXACT else f"allowed is {bar:.2g}"
     reason = f"error {error:.2g}, {allowed}; {farthest(part, expected)}"
     return OpVerdict(OpState.WRONG, bar, error, reason, speed)

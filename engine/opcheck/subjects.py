@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.backends.ggml.reg import GgmlReg
 from engine.core.load_report import Linkage
 from engine.opcheck.apart import ApartSubject, Home
 from engine.opcheck.stream import OwnStream
@@ -46,8 +47,8 @@ def home_of(registry: Registry, device: Device, n_threads: int) -> Home | None:
     origin = registry.origin(reg)
     if origin is None or origin.linkage is Linkage.STATIC:
         return None
-    # A server's devices come from the library that talks to it.
-    library = getattr(reg, "path", None) if origin.backend == "rpc" else None
-    if isinstance(library, Path) and origin.place != str(library):
-        return Home(origin.kind, library, device.facts.name, n_threads, endpoint=origin.place)
+    if isinstance(reg, GgmlReg) and reg.endpoint:
+        # A server's devices come from the library that talks to it.
+        name = device.facts.name
+        return Home(origin.kind, reg.path, name, n_threads, endpoint=reg.endpoint)
     return Home(origin.kind, Path(origin.place), device.facts.name, n_threads)

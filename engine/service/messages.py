@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.core.table import PlanSetTable, PlanTable
     from engine.trace.snapshot import TraceSnapshot
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when a message changes; the window refuses an engine of another number."""
 
 
@@ -98,10 +98,14 @@ class ExportTrace:
 
 @dataclass(frozen=True, slots=True)
 class LoadBackend:
-    """Load a backend from a file, or all of a folder."""
+    """Load a backend from a file, or all of a folder.
+
+    With `must_be_own` nobody asks for it now, as at a start: what others may write is refused.
+    """
 
     request_id: int
     path: Path
+    must_be_own: bool = False
 
 
 @dataclass(frozen=True, slots=True)

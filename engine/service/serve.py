@@ -157,7 +157,7 @@ class Server:
                 plans = self._session.plan(request.options)
                 self._pipe.send(Planned(request.request_id, plans))
             case LoadBackend():
-                self._tell_backends(request, self._session.load_backend(request.path))
+                self._tell_backends(request, self._load(request))
             case UnloadBackend():
                 reg = self._session.find_backend(request.name)
                 unload = functools.partial(self._session.unload_backend, reg)
@@ -192,6 +192,9 @@ class Server:
         if not model.plan_problem:
             options = request.options or self._session.default_options()
             self._pipe.send(Planned(request_id, self._session.plan(options)))
+
+    def _load(self, request: LoadBackend) -> LoadReport:
+        return self._session.load_backend(request.path, is_asked=not request.must_be_own)
 
     def _tell_backends(self, request: LoadBackend | UnloadBackend, report: LoadReport) -> None:
         session = self._session

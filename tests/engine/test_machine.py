@@ -156,6 +156,26 @@ def test_a_path_that_gave_nothing_is_an_error_for_who_wants_to_use_it(tmp_path, 
     assert names(machine) == ["CPU"]
 
 
+def test_a_path_that_cannot_be_looked_at_is_an_error_in_words(tmp_path):
+    machine = Machine(backends="cpu", load=[tmp_path / ("x" * 300)])
+
+    with pytest.raises(DeviceError) as caught:
+        machine.check_loaded()
+
+    assert caught.value.sentence.endswith("xxx: File name too long.")
+
+
+def test_a_reason_that_is_a_sentence_gets_no_second_full_stop(tmp_path):
+    machine = Machine(backends="cpu", load=[write_plugin(tmp_path, "x", device="CPU")])
+
+    with pytest.raises(DeviceError) as caught:
+        machine.check_loaded()
+
+    assert "A second device would be called CPU" in caught.value.sentence
+    assert caught.value.sentence.endswith(".")
+    assert not caught.value.sentence.endswith("..")
+
+
 def test_devices_on_paper_go_with_neither(tmp_path):
     for given in ({"load": [tmp_path]}, {"rpc": ["a:1"]}, {"backends": "cpu"}):
         with pytest.raises(PlacementError, match="--virtual goes with none of"):

@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib.util
+import re
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from engine.core.quants import quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 from engine.opcheck import reference
+from tests.engine.backends.cpu import rounded_reference
 
 FILE = paths.resources_dir() / "templates" / "splitscope_backend_slow.py"
 MAX_LINES = 150
@@ -131,7 +133,7 @@ def test_a_product_is_right_for_weights_of_any_type(template, weight_type, n_hea
 
     result = computed(template, node, {weight: raw, right: x.view(np.uint8).reshape(-1)})
 
-    stored = reference.dequantized(weight_type, raw, values.shape)
+    stored = rounded_reference.dequantized(weight_type, raw, values.shape)
     expected = x.astype(np.float64) @ np.repeat(stored, n_heads, 1).swapaxes(-1, -2)
     assert template.RULES.supports_op(node)
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
@@ -150,3 +152,13 @@ def test_what_it_has_no_kernel_for_is_left_to_others(template, op, types):
     sources = tuple(Tensor(each, SHAPE) for each in types)
 
     assert not template.RULES.supports_op(Tensor(F32, SHAPE, op=op, src=sources))
+
+
+def test_the_manual_calls_the_copied_template_s_device_by_its_name(template):
+    page = paths.resources_dir() / "manual" / "writing-a-backend.md"
+    commands = [line for line in page.read_text().splitlines() if line.startswith("    python -m")]
+
+    named = [re.findall(r"--(?:backend|devices) (\S+)", command) for command in commands]
+
+    device = template.backend_init().devices()[0].facts.name
+    assert [names for names in named if names] == [[device], [device]]

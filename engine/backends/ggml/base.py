@@ -85,7 +85,11 @@ class LogLines:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """One libggml-base of this process. Any thread may use it, one at a time: see `lock`."""
+    """One libggml-base of this process.
+
+    Any thread may use it: each call works on objects of its caller, and libggml-rpc sends the
+    requests to a server one after another, from a thread of its own. `Questions` need `lock`.
+    """
 
     path: str
     version: str
@@ -93,7 +97,7 @@ class Base:
     numbers: Numbers
     log: LogLines
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while the library is asked what it can do."""
+    """Held while the library is asked what it can do, with tensors that stand for others."""
 
 
 def base_of(backend: ctypes.CDLL, backend_path: Path) -> Base:
@@ -174,10 +178,20 @@ def _opened(path: str) -> Base:
         ) from error  # fmt: skip
     log = LogLines()
     api.ggml_log_set(ctypes.cast(log.callback, Object), None)
+    try:
+        base = _checked(path, api, handle, log)
+    except BaseException:
+        # The library stays in the process, `log` does not.
+        api.ggml_log_set(None, None)
+        raise
     # A library that speaks while Python ends would call what is gone.
     atexit.register(api.ggml_log_set, None, None)
-    version = optional_function(handle, "ggml_version", ctypes.c_char_p, ())
+    return base
+
+
+def _checked(path: str, api: CApi, handle: ctypes.CDLL, log: LogLines) -> Base:
     check_layout(api, Path(path).name)
+    version = optional_function(handle, "ggml_version", ctypes.c_char_p, ())
     return Base(
         path=path,
         version="" if version is None else text(version()),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.backend.apart import probe_apart
 from engine.backend.library_kind import LibraryKind
+from engine.backends.ggml.base import find_base
 from engine.backends.ggml.library import (
     API_VERSION,
     INIT_SYMBOL,
@@ -63,6 +64,11 @@ class GgmlKind(LibraryKind):
     def base_file(self, backend: str) -> str:
         """The file without a variant."""
         return f"{self._prefix}{backend}{self._base_suffix}"
+
+    def companions(self, path: Path) -> tuple[Path, ...]:
+        """The libggml-base beside it, which is opened first."""
+        base = find_base(path.absolute().parent)
+        return () if base is None else (base,)
 
     def probe(self, path: Path) -> Probe:
         """What it is, found out in a process of its own."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.backend.apart import telling
+from engine.backend.apart import step, telling
 from engine.backends.ggml.c_api import text
 from engine.backends.ggml.library import (
     API_VERSION,
@@ -34,37 +34,37 @@ if TYPE_CHECKING:
 
 
 def find_out(path: Path, tell: Callable[[Probe], None], *, endpoint: str = "") -> None:
-    """Tell what the library is, step by step; the last Probe told is the whole."""
+    """Tell what the library is; the last Probe told is the whole, each before it a `step`."""
     try:
         library = open_library(path)
     except OSError as error:
         tell(Probe(opened=False, error=str(error)))
         return
     probe = Probe(opened=True, symbols=library.symbols)
-    tell(probe)
+    tell(step(probe))
     if SCORE_SYMBOL in library.symbols:
         probe = replace(probe, score=library.score())
-        tell(probe)
-    if INIT_SYMBOL not in library.symbols or probe.score == 0:
-        return
+        tell(step(probe))
+    if INIT_SYMBOL in library.symbols and probe.score != 0:
+        probe = _with_family(library, probe, endpoint)
+    tell(probe)
+
+
+def _with_family(library: BackendLibrary, probe: Probe, endpoint: str) -> Probe:
+    """The Probe with what the library's family says, or with why it says nothing."""
     try:
-        for found in _families(library, probe, endpoint):
-            tell(found)
+        reg = library.init()
+        if reg is None:
+            return replace(probe, error=f"its {INIT_SYMBOL} gives nothing")
+        probe = replace(probe, api_version=read_api_version(reg))
+        if probe.api_version != API_VERSION:
+            return probe
+        base = library.base()
+        if endpoint:
+            reg = add_server(base, reg, endpoint)
+        return replace(probe, devices=_device_names(base, reg))
     except UserError as error:
-        tell(replace(probe, error=str(error)))
-
-
-def _families(library: BackendLibrary, probe: Probe, endpoint: str) -> list[Probe]:
-    reg = library.init()
-    if reg is None:
-        return [replace(probe, error=f"its {INIT_SYMBOL} gives nothing")]
-    probe = replace(probe, api_version=read_api_version(reg))
-    if probe.api_version != API_VERSION:
-        return [probe]
-    base = library.base()
-    if endpoint:
-        reg = add_server(base, reg, endpoint)
-    return [replace(probe, devices=_device_names(base, reg))]
+        return replace(probe, error=str(error))
 
 
 def _device_names(base: Base, reg: int) -> tuple[str, ...]:

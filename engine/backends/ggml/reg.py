@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 class GgmlReg(BackendReg):
     """A family. `handle` is its address in the library at `path`; its version stands there.
 
-    Names that the built-in backends have are prefixed, see names.py.
+    Names that the built-in backends have are prefixed, see names.py. `endpoint` is the server that
+    its devices are behind, "" for devices of this computer.
     """
 
-    def __init__(self, base: Base, handle: int, path: Path) -> None:
+    def __init__(self, base: Base, handle: int, path: Path, *, endpoint: str = "") -> None:
         api = base.api
-        self.base, self.handle, self.path = base, handle, path
+        self.base, self.handle, self.path, self.endpoint = base, handle, path, endpoint
         self.api_version = read_api_version(handle)
         self.name = own_name(text(api.ggml_backend_reg_name(handle)))
         self._devices = tuple(

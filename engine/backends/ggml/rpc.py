@@ -78,7 +78,8 @@ def connect(reg: GgmlReg, endpoint: str) -> GgmlReg:
             START_HINT,
             probe.error,
         )
-    return GgmlReg(reg.base, add_server(reg.base, reg.handle, endpoint), reg.path)
+    handle = add_server(reg.base, reg.handle, endpoint)
+    return GgmlReg(reg.base, handle, reg.path, endpoint=endpoint)
 
 
 def add_server(base: Base, reg: int, endpoint: str) -> int:

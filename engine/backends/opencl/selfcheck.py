@@ -58,20 +58,18 @@ def check_mapping(found: FoundDevice) -> str:
 
     The file is the program that runs this; its bytes are summed up on the device and here.
     """
-    with (
-        Path(sys.executable).open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
-    ):
-        n_bytes = min(len(mapping), MOST_MAPPED_BYTES) // N_SUMS * N_SUMS
-        mapped = np.frombuffer(mapping, np.uint8, n_bytes)
-        try:
-            got = _sums(found.handle, mapped)
-        except DeviceError as error:
-            return f"its compiler refused to read a mapped file: {_first_line(error.details)}"
-        except cl.Error as error:
-            return f"its driver refused a mapped file: {_first_line(str(error))}"
-        expected = mapped.reshape(-1, N_SUMS).sum(axis=0, dtype=np.uint32)
-        del mapped
+    with Path(sys.executable).open("rb") as stream:
+        # It cannot be closed while an array of it is alive, so it ends with the last of them.
+        mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    n_bytes = min(len(mapping), MOST_MAPPED_BYTES) // N_SUMS * N_SUMS
+    mapped = np.frombuffer(mapping, np.uint8, n_bytes)
+    try:
+        got = _sums(found.handle, mapped)
+    except DeviceError as error:
+        return f"its compiler refused to read a mapped file: {_first_line(error.details)}"
+    except cl.Error as error:
+        return f"its driver refused a mapped file: {_first_line(str(error))}"
+    expected = mapped.reshape(-1, N_SUMS).sum(axis=0, dtype=np.uint32)
     return "" if np.array_equal(got, expected) else "it read a mapped file wrong"
 
 

@@ -2,8 +2,10 @@
 
     python -m engine.backends.opencl.trial N WHAT     tries it on the N-th device of the drivers
 
-WHAT is one of CHECKS. Prints why the device cannot do that, or nothing. What came out right is
-remembered beside the compiled kernels, so that a start does not compile and run the trial again.
+WHAT is one of CHECKS. Prints why the device cannot do that, or nothing. A device that can be used
+is remembered beside the compiled kernels, with why its driver refuses mapped files if it does, so
+that a start does not compile and run the trial again. A trial that could not start, or did not end
+in time, says nothing about the device and is not remembered.
 """
 
 from __future__ import annotations
@@ -11,11 +13,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
 
 from engine import paths
+from engine.backend.apart import child_command, end_of
 from engine.backends.opencl.discovery import Verdict
 from engine.backends.opencl.platforms import find_devices
 from engine.backends.opencl.selfcheck import check_device, check_mapping
@@ -28,11 +32,17 @@ if TYPE_CHECKING:
 LIMIT_S = 120
 """Longer than any driver needs for its first kernel, cold, on a busy machine."""
 
-_WORDS = 300
-
 KERNEL, MAPPING = "a small kernel", "a mapped file"
 
 CHECKS = {KERNEL: check_device, MAPPING: check_mapping}
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """Why a device cannot do something, or ""; `is_final`: another trial would say the same."""
+
+    problem: str
+    is_final: bool = True
 
 
 def check_apart(found: FoundDevice, index: int) -> Verdict:
@@ -41,30 +51,31 @@ def check_apart(found: FoundDevice, index: int) -> Verdict:
     known = passed.get(_identity(found))
     if known is not None:
         return Verdict(no_mapping=known)
-    problem = _try(index, KERNEL)
-    if problem:
-        return Verdict(problem)
-    no_mapping = _try(index, MAPPING) if found.shares_memory else ""
-    _remember(passed | {_identity(found): no_mapping})
-    return Verdict(no_mapping=no_mapping)
+    kernel = _try(index, KERNEL)
+    if kernel.problem:
+        return Verdict(kernel.problem)
+    mapping = _try(index, MAPPING) if found.shares_memory else _Outcome("")
+    if mapping.is_final:
+        _remember(passed | {_identity(found): mapping.problem})
+    return Verdict(no_mapping=mapping.problem)
 
 
-def _try(index: int, what: str) -> str:
-    command = [sys.executable, "-m", "engine.backends.opencl.trial", str(index), what]
+def _try(index: int, what: str) -> _Outcome:
     try:
+        command = child_command("engine.backends.opencl.trial", str(index), what)
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=LIMIT_S, check=False,
             errors="replace", cwd=paths.repository_dir(),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return f"its driver did not finish {what} within {LIMIT_S} s"
+        late = f"its driver did not finish {what} within {LIMIT_S} s"
+        return _Outcome(late, is_final=False)
     except OSError as error:
-        return f"its check could not be started: {error.strerror}"
+        return _Outcome(f"its check could not be started: {error}", is_final=False)
     if done.returncode:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        said = lines[0][:_WORDS] if lines else f"status {done.returncode}"
-        return f"its driver ended the process that tried {what}: {said}"
-    return done.stdout.strip()
+        end = end_of(done.returncode, done.stderr)
+        return _Outcome(f"its driver ended the process that tried {what}: {end}")
+    return _Outcome(done.stdout.strip())
 
 
 def _identity(found: FoundDevice) -> str:

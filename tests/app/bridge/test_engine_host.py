@@ -36,7 +36,20 @@ def hear(answers):
 
 
 def test_the_engine_is_this_python():
-    assert engine_command() == [sys.executable, "-m", "engine", "serve"]
+    assert engine_command() == [sys.executable, "-P", "-m", "engine", "serve"]
+
+
+def test_what_lies_in_the_current_folder_stands_in_for_no_module(tmp_path, monkeypatch):
+    (tmp_path / "engine.py").write_text("raise SystemExit('not ours')")
+    monkeypatch.chdir(tmp_path)
+    host = EngineHost()
+    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    host.start(answers.put)
+    try:
+        assert isinstance(hear(answers), EngineReady)
+    finally:
+        host.close()
 
 
 def test_a_bundle_starts_itself(monkeypatch):

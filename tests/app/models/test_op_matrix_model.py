@@ -96,7 +96,7 @@ def test_all_of_a_verdict_is_said_with_its_bar_and_its_speed():
 def test_a_bar_of_nothing_means_bit_for_bit():
     text = row_words(MATRIX, MATRIX.rows[2])
 
-    assert "CPU: ok, error 0, bit for bit" in text
+    assert "CPU: ok, error 0, values must be the same" in text
 
 
 @pytest.mark.parametrize(("error", "text"), [(0.0, "0"), (1.24e-9, "1.2e-9"), (31.0, "3.1e1")])

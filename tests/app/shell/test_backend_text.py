@@ -3,6 +3,8 @@
 import pytest
 
 from app.shell.backend_text import (
+    IN_THE_TABLE,
+    LOAD_AGAIN,
     Loaded,
     in_use_message,
     is_backend_file,
@@ -10,11 +12,12 @@ from app.shell.backend_text import (
     loading_words,
     nodes_on,
     not_again_message,
+    not_remembered_message,
     nothing_message,
     unloaded_message,
 )
 from app.shell.planning import without_missing
-from engine.core.load_report import LoadReport
+from engine.core.load_report import LoadReport, Outcome
 from engine.core.options import Options
 from tests.app.models import paper_run
 from tests.app.models.device_facts import REPORT, SLOW_PATH, attempt
@@ -81,16 +84,33 @@ def test_a_folder_without_backends_says_how_they_are_called(tmp_path):
 
 
 def test_a_path_with_nothing_there_says_so(tmp_path):
-    message = nothing_message(str(tmp_path / "gone.so"), LoadReport(REPORT.attempts[4:]))
+    gone = attempt("gone", Outcome.NOT_FOUND, folder=str(tmp_path))
+
+    message = nothing_message(str(tmp_path / "gone.so"), LoadReport((gone,)))
 
     assert message.sentence == "There is no such file or folder."
 
 
 def test_what_is_not_loaded_again_says_why():
-    message = not_again_message({SLOW_PATH: "the engine ended while it was being loaded"})
+    message = not_again_message({SLOW_PATH: "the engine ended while it was being loaded"}, ())
 
     assert message.title == "splitscope_backend_slow.py: not loaded this time."
     assert message.sentence == "The engine ended while it was being loaded."
+
+
+def test_only_a_file_of_every_start_is_said_to_be_in_the_devices_table():
+    by_hand = not_again_message({SLOW_PATH: "it is a folder"}, ())
+    at_start = not_again_message({SLOW_PATH: "it is a folder"}, (SLOW_PATH,))
+
+    assert (by_hand.hint, by_hand.actions) == (LOAD_AGAIN, ("load_backend",))
+    assert (at_start.hint, at_start.actions) == (IN_THE_TABLE, ("show_devices",))
+
+
+def test_a_file_that_others_can_change_is_not_remembered_and_says_why():
+    message = not_remembered_message(SLOW_PATH, "others may write its folder")
+
+    assert message.title == "splitscope_backend_slow.py: not loaded at every start."
+    assert message.sentence == "It would be run unasked, and others may write its folder."
 
 
 def test_a_backend_in_use_says_what_its_end_means():

@@ -320,6 +320,42 @@ def test_a_file_of_every_start_that_is_gone_is_listed_and_can_be_taken_back(
     assert entry_of(app.state, path) is None
 
 
+def test_a_file_that_others_may_write_is_not_remembered(opened, qtbot, settings, tmp_path):
+    path = write_plugin(tmp_path, "open")
+    path.chmod(0o666)
+    load(opened, qtbot, path)
+
+    opened.window.devices.at_start.click()
+
+    assert settings.start_backends == ()
+    assert not opened.window.devices.at_start.isChecked()
+    assert "splitscope_backend_open.py: not loaded at every start." in titles(opened)
+
+
+def test_a_file_of_every_start_that_others_may_write_by_now_is_not_run(
+    make_app, qtbot, settings, tmp_path
+):
+    path = write_plugin(tmp_path, "late")
+    path.chmod(0o666)
+    settings.start_backends = (str(path),)
+
+    app = make_app()
+    settle(app, qtbot)
+
+    assert "LATE" not in names(app)
+    assert "others may write the file" in app.window.messages.messages[0].sentence
+
+
+def test_a_link_is_loaded_by_its_own_name(ready_app, qtbot, tmp_path):
+    file = write_plugin(tmp_path, "linked").rename(tmp_path / "plugin.1")
+    link = tmp_path / "splitscope_backend_linked.py"
+    link.symlink_to(file)
+
+    load(ready_app, qtbot, link)
+
+    assert ready_app.state.device_of("LINKED").origin.place == str(link)
+
+
 def test_a_picture_depends_on_nothing_that_is_remembered(make_app, qtbot, settings):
     settings.start_backends = (TEMPLATE,)
 

@@ -13,7 +13,7 @@ from engine.backend.loader import Loader
 from engine.backend.registry import Registry
 from engine.backend.search_paths import SearchPath
 from engine.backends.python_kind import PythonKind
-from engine.core.load_report import LoadReport, Outcome
+from engine.core.load_report import LoadReport, Outcome, Probe
 from engine.errors import DeviceError
 from tests.engine.plugins import write_plugin
 
@@ -286,6 +286,64 @@ def test_a_file_of_no_kind_is_refused(tmp_path, name, outcome):
     assert [a.outcome for a in report.attempts] == [outcome]
 
 
+@pytest.mark.parametrize("ending", [".py", ".txt"])
+def test_a_path_that_cannot_be_looked_at_is_a_row_too(tmp_path, ending):
+    report = loader_of().load(tmp_path / ("x" * 300 + ending))
+
+    assert [a.outcome for a in report.attempts] == [Outcome.REFUSED]
+    assert report.attempts[0].reason == "File name too long"
+
+
+class SilentKind(PythonKind):
+    """Its trial ends without a word."""
+
+    def probe(self, path):
+        return Probe(opened=False)
+
+
+def test_a_trial_that_says_nothing_is_no_sentence_without_an_end(tmp_path):
+    report = loader_of(kind=SilentKind()).load(write_plugin(tmp_path, "x"))
+
+    assert report.attempts[0].reason == "it cannot be opened: nothing says why"
+
+
+def test_a_negative_score_never_wins(tmp_path):
+    write_plugin(tmp_path, "x", "bad", score=-3)
+    write_plugin(tmp_path, "x", device="BASE")
+    loader = loader_of(tmp_path)
+
+    report = loader.load_best("x")
+
+    assert device_names(loader) == ["BASE"]
+    bad = reason(report, "splitscope_backend_x-bad.py")
+    assert bad == "its score is -3: a variant is chosen for one above 0"
+
+
+# It is asked once in its trial; here for names first, and then to be sorted in.
+TIRES = """
+def devices(self, calls=[0]):
+    calls[0] += 1
+    if calls[0] > 1:
+        raise {error}
+    return self._devices
+Reg.devices = devices
+"""
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('tired')", "SystemExit(3)"])
+def test_a_plug_in_that_raises_while_it_is_registered_leaves_nothing(tmp_path, error):
+    write_plugin(tmp_path, "a")
+    path = write_plugin(tmp_path, "b", after=TIRES.format(error=error))
+    loader = loader_of(tmp_path)
+
+    loader.load_all()
+
+    assert reason(loader.report, path.name) == f"it raised {error}"
+    assert [reg.name for reg in loader.registry.regs()] == ["A"]
+    assert device_names(loader) == ["A"]
+    assert loader.registry.origin(loader.registry.regs()[0]) is not None
+
+
 def test_a_device_whose_name_is_taken_is_refused_in_words(tmp_path):
     write_plugin(tmp_path, "a", device="Card")
     write_plugin(tmp_path, "b", device="CARD")
@@ -310,7 +368,7 @@ def test_code_that_others_may_write_is_not_run_from_the_current_folder(tmp_path,
 
     report = loader.load_all()
 
-    assert "nobody asked for it, and others may write" in report.attempts[0].reason
+    assert "it is not run unasked: others may write" in report.attempts[0].reason
     assert not ran.exists()
 
 
@@ -327,6 +385,68 @@ def test_code_of_the_user_is_run_from_there_and_the_report_says_so(tmp_path):
     assert report.attempts[0].why == "the current folder"
     origin = loader.registry.origin(loader.registry.regs()[0])
     assert (origin.place, origin.decided_by) == (str(path), "the current folder")
+
+
+def test_what_was_asked_for_at_another_time_must_be_own_too(tmp_path):
+    path = write_plugin(tmp_path / "here", "x")
+    path.chmod(0o666)
+    loader = loader_of()
+
+    remembered = loader.load(path, is_asked=False)
+    asked = loader.load(path)
+
+    assert remembered.attempts[0].reason == "it is not run unasked: others may write the file"
+    assert remembered.attempts[0].why == "it is loaded at every start"
+    assert asked.has_loaded
+
+
+class SeenKind(PythonKind):
+    """Remembers which paths were tried and opened."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def probe(self, path):
+        self.seen.append(path)
+        return super().probe(path)
+
+    def open(self, path):
+        self.seen.append(path)
+        return super().open(path)
+
+
+def test_a_link_that_was_checked_is_loaded_by_what_it_leads_to(tmp_path):
+    path = write_plugin(tmp_path / "there", "x")
+    path.chmod(0o644)
+    link = tmp_path / "splitscope_backend_link.py"
+    link.symlink_to(path)
+    kind = SeenKind()
+    loader = loader_of(kind=kind)
+
+    loader.load(link, is_asked=False)
+
+    assert kind.seen == [path, path]
+    assert ends(loader.report) == {link.name: "registered"}
+
+
+class CompanionKind(PythonKind):
+    """Runs another file of the folder first."""
+
+    def companions(self, path):
+        return (path.with_name("base"),)
+
+
+def test_what_is_run_with_a_file_must_be_own_as_well(tmp_path):
+    path = write_plugin(tmp_path, "x")
+    path.chmod(0o644)
+    (tmp_path / "base").touch()
+    (tmp_path / "base").chmod(0o666)
+
+    report = loader_of(kind=CompanionKind()).load(path, is_asked=False)
+
+    words = "it is not run unasked: of base, which it needs, others may write the file"
+    assert report.attempts[0].reason == words
 
 
 # --- the same device twice --------------------------------------------------------------------
@@ -356,6 +476,7 @@ def test_what_was_hidden_is_used_when_the_other_one_leaves(tmp_path):
 
     assert device_names(loader) == ["B"]
     assert loader.registry.unavailable() == ()
+    assert list(ends(loader.report).values()) == ["unloaded", "registered"]
 
 
 # --- loading by hand, again and again ---------------------------------------------------------

@@ -136,3 +136,40 @@ def test_what_is_absent_is_told_with_its_reason(registry):
     registry.regs()[0].unavailable = lambda: (hidden,)
 
     assert registry.unavailable() == (absent, hidden)
+
+
+class TiredReg(NullReg):
+    """Says once which devices it has, and raises from then on."""
+
+    n_left = 1
+
+    def devices(self):
+        self.n_left -= 1
+        if self.n_left < 0:
+            raise RuntimeError("tired")
+        return super().devices()
+
+
+def test_a_family_that_raises_while_it_is_sorted_in_changes_nothing(registry):
+    before = registry.regs(), registry.devices()
+    tired = TiredReg([parse_virtual("X:gpu:1")])
+
+    with pytest.raises(RuntimeError):
+        registry.register(tired)
+
+    assert (registry.regs(), registry.devices()) == before
+    registry.unregister(before[0][0])
+    assert [device.facts.name for device in registry.devices()] == ["CPU"]
+
+
+def test_a_family_is_all_hidden_while_others_have_all_its_devices():
+    registry = Registry()
+    first, second = with_id("x", "A:gpu:1"), with_id("x", "B:gpu:1")
+    registry.register(first)
+    registry.register(second)
+    registry.register(NullReg([]))
+    assert [registry.is_all_hidden(reg) for reg in registry.regs()] == [False, True, False]
+
+    registry.unregister(first)
+
+    assert not registry.is_all_hidden(second)

@@ -134,6 +134,24 @@ def test_a_package_is_found_without_running_it(package, tmp_path):
     assert PythonKind().installed() == (("slow", path, "the package slow-pack"),)
 
 
+@pytest.mark.parametrize("open_file", ["", "backend.py", "__init__.py"])
+def test_a_package_under_the_current_folder_must_be_own(package, tmp_path, monkeypatch, open_file):
+    path = package("slow_pack.backend", before="from slow_pack import NAME")
+    for own in (path, path.with_name("__init__.py")):
+        own.chmod(0o644)
+    if open_file:
+        path.with_name(open_file).chmod(0o666)
+    monkeypatch.chdir(tmp_path)
+
+    (attempt,) = Loader(Registry(), [PythonKind()]).load_all().attempts
+
+    what = {"": "", "backend.py": "others may write the file"}
+    needs = "of __init__.py, which it needs, others may write the file"
+    why = what.get(open_file, needs)
+    assert attempt.reason == (f"it is not run unasked: {why}" if why else "")
+    assert ("slow_pack" in sys.modules) == (not open_file)
+
+
 def test_a_package_that_raises_is_a_row_of_the_report(package):
     path = package("slow_pack.backend")
     (path.parent / "__init__.py").write_text("raise RuntimeError('no driver')\n")

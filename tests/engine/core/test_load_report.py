@@ -31,6 +31,14 @@ def test_a_report_is_plain_json_and_crosses_a_pipe():
 )
 def test_only_what_was_registered_counts_as_loaded(outcome, has_loaded):
     assert LoadReport((TRIED, TRIED.ended(outcome))).has_loaded == has_loaded
+    assert outcome.is_loaded == has_loaded
+
+
+def test_a_path_with_nothing_there_is_told_from_a_folder_without_libraries():
+    gone = LoadReport((Attempt("/a", "", "", "", "", Outcome.NOT_FOUND),))
+
+    assert gone.nothing_words("/a") == "There is no such file or folder."
+    assert gone.nothing_words("/") == "No file there is called as a backend library is."
 
 
 def test_reports_are_joined_in_order_and_picked_apart_by_backend():

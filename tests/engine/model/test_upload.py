@@ -6,7 +6,7 @@ import pytest
 from engine.backend.interface import Place
 from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_virtual
-from engine.model.upload import CHUNK_BYTES, sending
+from engine.model.upload import CHUNK_BYTES, N_CHUNKS, sending
 
 PINNING = "GPU0:gpu:8192:preset=cuda"
 
@@ -27,22 +27,23 @@ def test_a_device_with_pinned_memory_is_sent_pieces_from_two_chunks_in_turns():
 
     made = [call for call in calls if call.startswith(("alloc_buffer", "event_new"))]
     assert made[-4:] == [f"alloc_buffer CUDA_Host {CHUNK_BYTES}"] * 2 + [
+        "event_new GPU0 ev0",
         "event_new GPU0 ev1",
-        "event_new GPU0 ev2",
     ]
     steps = [call for call in calls if "event_" in call or "async" in call][-9:]
     assert steps == [
+        "event_synchronize GPU0 ev0",
+        f"set_tensor_async GPU0 n={CHUNK_BYTES}",
+        "event_record GPU0 ev0",
         "event_synchronize GPU0 ev1",
         f"set_tensor_async GPU0 n={CHUNK_BYTES}",
         "event_record GPU0 ev1",
-        "event_synchronize GPU0 ev2",
-        f"set_tensor_async GPU0 n={CHUNK_BYTES}",
-        "event_record GPU0 ev2",
-        "event_synchronize GPU0 ev1",
+        "event_synchronize GPU0 ev0",
         "set_tensor_async GPU0 n=5",
-        "event_record GPU0 ev1",
+        "event_record GPU0 ev0",
     ]
     assert calls[-1] == "synchronize GPU0"
+    assert sum(call.startswith("event_new") for call in calls) == N_CHUNKS
 
 
 @pytest.mark.parametrize(

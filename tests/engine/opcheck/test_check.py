@@ -4,6 +4,8 @@ import pytest
 
 from engine.backend.registry import Registry
 from engine.backends.cpu.reg import create as create_cpu
+from engine.backends.ggml.kind import GgmlKind
+from engine.backends.ggml.reg import GgmlReg
 from engine.core import build
 from engine.core.load_report import Linkage, Origin
 from engine.core.op_matrix import OpState
@@ -16,6 +18,7 @@ from engine.opcheck.cases import CountedCase, case_of
 from engine.opcheck.check import check_ops, chosen
 from engine.opcheck.stream import OwnStream
 from engine.opcheck.subjects import home_of, subjects_of
+from tests.engine.backends.ggml.libraries import cpu_library
 
 X = Tensor(TensorType.F32, shape4(64, 5))
 CASES = [CountedCase(case_of(build.scale(X, n)), 2, 1) for n in (1.0, 2.0, 3.0)]
@@ -109,14 +112,25 @@ def test_what_came_with_splitscope_is_checked_here_and_what_was_loaded_apart(sub
     assert isinstance(wanted_here, OwnStream)
 
 
-def test_a_server_s_device_is_found_again_through_the_library_that_talks_to_it(cpu, tmp_path):
-    cpu.path = tmp_path / "libggml-rpc.so"
+def test_a_server_s_device_is_found_again_through_the_library_that_talks_to_it(tmp_path):
+    opened, path = GgmlKind().open(cpu_library()), tmp_path / "libggml-rpc.so"
+    reg = GgmlReg(opened.base, opened.handle, path, endpoint="127.0.0.1:50052")
     registry = Registry()
-    registry.register(cpu, origin(Linkage.DYNAMIC, "127.0.0.1:50052", backend="rpc"))
+    registry.register(reg, origin(Linkage.DYNAMIC, "127.0.0.1:50052", backend="rpc"))
+
+    home = home_of(registry, reg.devices()[0], 1)
+
+    assert (home.path, home.endpoint) == (path, "127.0.0.1:50052")
+
+
+def test_a_plug_in_that_is_called_rpc_is_loaded_from_its_own_file(cpu, tmp_path):
+    cpu.path = tmp_path / "something_else.py"
+    registry = Registry()
+    registry.register(cpu, origin(Linkage.DYNAMIC, tmp_path / "x.py", backend="rpc"))
 
     home = home_of(registry, cpu.devices()[0], 1)
 
-    assert (home.path, home.endpoint) == (tmp_path / "libggml-rpc.so", "127.0.0.1:50052")
+    assert (home.path, home.endpoint) == (tmp_path / "x.py", "")
 
 
 def test_a_device_is_named_once_and_must_be_there(subjects):

@@ -11,6 +11,7 @@ from engine.opcheck import expect, reference
 from engine.opcheck.cases import Operand, case_of
 from engine.opcheck.expect import expected_of, values_of
 from engine.opcheck.inputs import source_bytes
+from tests.engine.backends.cpu import rounded_reference
 
 F32, F16, I32 = TensorType.F32, TensorType.F16, TensorType.I32
 
@@ -39,7 +40,7 @@ def test_blocks_of_a_window_are_read_block_by_block():
 
     found = values_of(rows, raw)
 
-    blocks = reference.dequantized(TensorType.Q8_0, raw, (8, 32))
+    blocks = rounded_reference.dequantized(TensorType.Q8_0, raw, (8, 32))
     np.testing.assert_array_equal(found[0, 0], blocks[1::2])
 
 

@@ -1,5 +1,7 @@
 """Plug-ins with a fault each: it is found, told in words, and is never the end of the check."""
 
+import sys
+import tempfile
 import time
 
 import pytest
@@ -254,3 +256,33 @@ def test_a_library_that_is_gone_fails_every_case(check, tmp_path):
 
     assert verdict.state is OpState.FAILED
     assert verdict.reason.startswith("The plug-in splitscope_backend_gone.py cannot be loaded.")
+
+
+def test_a_process_that_cannot_be_started_leaves_the_case_unchecked(elsewhere, check, monkeypatch):
+    subject = elsewhere()
+    with monkeypatch.context() as gone:
+        gone.setattr(sys, "executable", "/nowhere/python")
+        (unchecked,) = check(subject, SCALE)
+    (right,) = check(subject, SCALE)
+
+    assert unchecked.state is OpState.NOT_CHECKED
+    assert unchecked.reason.startswith("no process to check it in can be started: ")
+    assert "No such file" in unchecked.reason
+    assert right.state is OpState.OK
+
+
+def test_a_full_disk_leaves_the_case_unchecked(elsewhere, check, monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+
+    (unchecked,) = check(elsewhere(), SCALE)
+
+    assert unchecked.state is OpState.NOT_CHECKED
+
+
+def test_a_bundle_says_that_it_cannot_check_loaded_devices(elsewhere, check, monkeypatch):
+    monkeypatch.setattr(sys, "_MEIPASS", "/unpacked", raising=False)
+
+    (unchecked,) = check(elsewhere(), SCALE)
+
+    assert unchecked.state is OpState.NOT_CHECKED
+    assert "a bundle of Splitscope cannot start one" in unchecked.reason

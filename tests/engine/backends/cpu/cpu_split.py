@@ -12,7 +12,7 @@ from engine.core.quants import quantize
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 from engine.opcheck import inputs
-from engine.opcheck.reference import dequantized
+from tests.engine.backends.cpu.rounded_reference import dequantized
 
 if TYPE_CHECKING:
     from engine.backends.cpu.backend import CpuBackend

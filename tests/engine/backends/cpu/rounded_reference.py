@@ -76,6 +76,20 @@ def _steps(x: Array, block: int) -> tuple[Array, Array]:
     return np.rint(blocks * inverse).astype(np.float64), largest / np.float32(127)
 
 
+def mul_mat_id(products: Array, ids: Array) -> Array:
+    """Pick from products (n_expert, t, n_used, n) of every expert with every column."""
+    slots = np.arange(ids.shape[3])
+    rows = [products[ids[0, 0, t], t, slots] for t in range(ids.shape[2])]
+    return np.stack(rows)[None]
+
+
+def dequantized(
+    tensor_type: TensorType, raw: npt.NDArray[np.uint8], shape: tuple[int, ...]
+) -> Array:
+    """A tensor of any type as float32, in numpy's order."""
+    return dequantize(tensor_type, raw, math.prod(shape)).reshape(shape)
+
+
 def flash_attn_in_halfs(
     q: Array, k: Array, v: Array, mask: Array | None, factor: float, softcap: float
 ) -> Array:

@@ -180,7 +180,7 @@ def written(kind: T, values: np.ndarray) -> np.ndarray:
     """The values that bytes of a type mean which ggml makes of `values`."""
     flat = np.ascontiguousarray(values, dtype=np.float32)
     raw = rounded_reference.q8_0_bytes(flat) if kind is T.Q8_0 else quantize(kind, flat)
-    return reference.dequantized(kind, raw, values.shape)
+    return rounded_reference.dequantized(kind, raw, values.shape)
 
 
 @pytest.mark.parametrize("ids_kind", [T.I64, T.I32], ids=name)
@@ -193,7 +193,7 @@ def test_set_rows_writes_the_bytes_that_ggml_writes(backend, split, kind, ids_ki
 
     result = split.compute(backend, node)
 
-    expected = reference.dequantized(kind, split.raw(table), (1, 1, 50, 96))
+    expected = rounded_reference.dequantized(kind, split.raw(table), (1, 1, 50, 96))
     expected[0, 0, ids] = written(kind, rows)[0, 0]
     np.testing.assert_array_equal(result, expected)
 

@@ -222,3 +222,72 @@ def test_a_library_of_an_older_contract_is_refused(library, tmp_path, monkeypatc
 
     with pytest.raises(DeviceError, match=r"version 1 of ggml's contract, this is 2"):
         KIND.open(path)
+
+
+def test_a_base_that_is_refused_no_longer_speaks_to_us(library):
+    code = (
+        "import ctypes, sys\n"
+        "from pathlib import Path\n"
+        "from engine.backends.ggml import base\n"
+        "from engine.errors import DeviceError\n"
+        "def refuse(api, name):\n"
+        "    raise DeviceError('of another version')\n"
+        "base.check_layout = refuse\n"
+        "handle = base.open_beside(Path(sys.argv[1]))\n"
+        "def callback():\n"
+        "    place = ctypes.c_void_p()\n"
+        "    handle.ggml_log_get(ctypes.byref(place), ctypes.byref(ctypes.c_void_p()))\n"
+        "    return place.value\n"
+        "before = callback()\n"
+        "try:\n"
+        "    base._opened(handle._name)\n"
+        "except DeviceError as error:\n"
+        "    print(error.title, callback() == before)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(library.parent)], capture_output=True, text=True,
+        check=True, cwd=paths.repository_dir(),
+    )  # fmt: skip
+
+    assert done.stdout.strip() == "of another version True"
+
+
+EXITS = """
+#include <stdlib.h>
+int ggml_backend_score(void) { %s return 1; }
+void *ggml_backend_init(void) { exit(0); }
+"""
+EXITS_AT_ONCE = "__attribute__((constructor)) static void first(void) { exit(0); }"
+
+
+@pytest.mark.parametrize(
+    ("code", "opened"),
+    [
+        (EXITS % "", True),
+        (EXITS % "exit(0);", True),
+        (EXITS % "" + EXITS_AT_ONCE, False),
+    ],
+    ids=["in init", "in score", "as it is opened"],
+)
+def test_a_library_that_ends_the_process_without_a_fault_is_told(tmp_path, code, opened):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    source, path = tmp_path / "exits.c", tmp_path / "libggml-cpu.so"
+    source.write_text(code)
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), str(source)], check=True)
+
+    probe = KIND.probe(path)
+
+    assert probe.error == "it ended the process that tried it"
+    assert probe.opened is opened
+
+
+def test_the_base_beside_a_library_is_run_with_it(tmp_path):
+    library = tmp_path / "libggml-cpu.so"
+    assert KIND.companions(library) == ()
+
+    (tmp_path / "libggml-base.so.0").touch()
+
+    assert KIND.companions(library) == (tmp_path / "libggml-base.so.0",)

@@ -4,11 +4,13 @@ import sys
 from dataclasses import replace
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from engine.backends.opencl import selfcheck, trial
 from engine.backends.opencl.discovery import Verdict
 from engine.backends.opencl.platforms import find_devices
+from engine.errors import DeviceError
 
 pytestmark = pytest.mark.gpu
 
@@ -40,11 +42,10 @@ def test_a_driver_that_ends_its_process_is_a_reason_with_its_own_words(
 ):
     executable_that(tmp_path, monkeypatch, "echo 'no linker here' >&2", "kill -6 $$")
 
-    verdict = trial.check_apart(found, 0)
+    problem = trial.check_apart(found, 0).problem
 
-    assert (
-        verdict.problem == "its driver ended the process that tried a small kernel: no linker here"
-    )
+    assert problem.startswith("its driver ended the process that tried a small kernel: SIGABRT")
+    assert problem.endswith("; it said: no linker here")
 
 
 def test_a_failed_trial_is_not_remembered(found, tmp_path, monkeypatch):
@@ -73,7 +74,9 @@ def test_a_driver_that_ends_on_a_mapped_file_is_used_without_and_not_tried_again
         first = trial.check_apart(replace(found, shares_memory=True), 0)
 
     assert first == Verdict(
-        no_mapping="its driver ended the process that tried a mapped file: bad address"
+        no_mapping=(
+            "its driver ended the process that tried a mapped file: SIGSEGV; it said: bad address"
+        )
     )
     assert trial.check_apart(found, 0) == first
 
@@ -93,3 +96,60 @@ def test_what_the_check_reads_of_the_mapped_file_is_compared(found, monkeypatch)
 
     assert right == ""
     assert selfcheck.check_mapping(found) == "it read a mapped file wrong"
+
+
+def test_a_trial_with_a_mapped_file_that_took_too_long_is_done_again(found, tmp_path, monkeypatch):
+    shared = replace(found, shares_memory=True)
+    with monkeypatch.context() as slow:
+        slow.setattr(trial, "LIMIT_S", 0.5)
+        executable_that(tmp_path, slow, '[ "$4" = "a mapped file" ] || exit 0', "exec sleep 60")
+        first = trial.check_apart(shared, 0)
+    executable_that(tmp_path, monkeypatch, "exit 0")
+
+    assert first == Verdict(no_mapping="its driver did not finish a mapped file within 0.5 s")
+    assert trial.check_apart(shared, 0) == Verdict()
+
+
+def test_a_trial_with_a_mapped_file_that_could_not_start_is_done_again(
+    found, tmp_path, monkeypatch
+):
+    shared = replace(found, shares_memory=True)
+    with monkeypatch.context() as gone:
+        executable_that(tmp_path, gone, '[ "$4" = "a mapped file" ] || exec rm "$0"')
+        first = trial.check_apart(shared, 0)
+    executable_that(tmp_path, monkeypatch, "exit 0")
+
+    assert "its check could not be started" in first.no_mapping
+    assert trial.check_apart(shared, 0) == Verdict()
+
+
+def test_a_bundle_says_that_it_cannot_try_a_driver(found, monkeypatch):
+    monkeypatch.setattr(sys, "_MEIPASS", "/unpacked", raising=False)
+
+    problem = trial.check_apart(found, 0).problem
+
+    assert problem.startswith("its check could not be started: a bundle of Splitscope cannot")
+
+
+def test_a_driver_that_refuses_a_mapped_file_is_told_in_its_words(found, monkeypatch):
+    def refusing(device, mapped):
+        raise cl.LogicError("no mapped files here")
+
+    monkeypatch.setattr(selfcheck, "_sums", refusing)
+
+    reason = selfcheck.check_mapping(found)
+
+    assert reason == "its driver refused a mapped file: no mapped files here"
+
+
+def test_a_compiler_that_refuses_the_trial_of_a_mapped_file_is_told_in_its_words(
+    found, monkeypatch
+):
+    def refusing(device, mapped):
+        raise DeviceError("It cannot be compiled.", details="no uchar here")
+
+    monkeypatch.setattr(selfcheck, "_sums", refusing)
+
+    reason = selfcheck.check_mapping(found)
+
+    assert reason == "its compiler refused to read a mapped file: no uchar here"
