@@ -2,6 +2,7 @@
 
 interface    BackendReg, Device, BufferType, Buffer, Backend, Event: what a backend implements
 registry     register and find devices; knows no backend by name
+claims       what a device says of itself, checked
 loader       load them from files: the best variant of each, a report of every path
 library_kind  what the loader asks of one kind of library
 search_paths  where it looks, and whom it trusts

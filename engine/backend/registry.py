@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from engine.backend.claims import check_claims
 from engine.backend.interface import API_VERSION, BackendReg, Device
 from engine.core.devices import DeviceType, Unavailable
 from engine.errors import DeviceError
@@ -131,7 +132,7 @@ class Registry:
     def _refuse_names(self, reg: BackendReg) -> None:
         owners = {d.facts.name.lower(): r.name for r in self._regs for d in r.devices()}
         for device in reg.devices():
-            name = device.facts.name
+            name = check_claims(device).name
             if name.lower() in owners:
                 raise DeviceError(
                     f"The backend {reg.name} cannot be used.",

@@ -6,8 +6,10 @@ offers `backend_init() -> BackendReg`, `API_VERSION`, and optionally `backend_sc
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from engine.backends.python_plugin import Plugin
     from engine.core.load_report import Probe
 
-_NAME = re.compile(r"splitscope_backend_(?P<name>[^-]+)(-(?P<variant>.+))?\.py")
+_NAME = re.compile(rf"{python_plugin.FILE_PREFIX}(?P<name>[^-]+)(-(?P<variant>.+))?\.py")
 
 
 class PythonKind(LibraryKind):
@@ -44,7 +46,7 @@ class PythonKind(LibraryKind):
 
     def base_file(self, backend: str) -> str:
         """The name of the file without a variant."""
-        return f"splitscope_backend_{backend}.py"
+        return f"{python_plugin.FILE_PREFIX}{backend}.py"
 
     def probe(self, path: Path) -> Probe:
         """Load it, score it and make its family in a throwaway process."""
@@ -59,6 +61,11 @@ class PythonKind(LibraryKind):
 
     def open(self, path: Path) -> BackendReg:
         """Load it under a name that no other module has, and make its family."""
+        # What it prints is not what was asked for.
+        with contextlib.redirect_stdout(sys.stderr):
+            return self._opened(path)
+
+    def _opened(self, path: Path) -> BackendReg:
         try:
             plugin = python_plugin.load(path)
         except (Exception, SystemExit) as error:

@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import itertools
 import sys
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from engine.backend.apart import step, telling
 from engine.backend.interface import BackendReg
 from engine.core.load_report import Probe
+from engine.errors import DeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 ENTRY_POINT_GROUP = "splitscope.backends"
+FILE_PREFIX = "splitscope_backend_"
 INIT, SCORE, VERSION = "backend_init", "backend_score", "API_VERSION"
 
 _numbers = itertools.count(1)
@@ -140,24 +143,56 @@ def _symbols(code: Any) -> tuple[str, ...]:
 
 def _version(code: Any) -> int | None:
     version = getattr(code, VERSION, None)
-    return version if isinstance(version, int) else None
+    if version is not None and not isinstance(version, int):
+        raise TypeError(f"{VERSION} is {version!r}, which is no whole number")
+    return version
 
 
 def _score(code: Any) -> int | None:
-    return int(getattr(code, SCORE)()) if hasattr(code, SCORE) else None
+    score = getattr(code, SCORE)() if hasattr(code, SCORE) else None
+    if score is not None and not isinstance(score, int):
+        raise TypeError(f"{SCORE} gave {score!r}, which is no whole number")
+    return score
 
 
 def _device_names(reg: BackendReg) -> tuple[str, ...]:
     return tuple(device.facts.name for device in reg.devices())
 
 
+def fault_of(error: BaseException) -> DeviceError | None:
+    """What to say of an exception that comes out of a plug-in; None for any other."""
+    place = _place_of(error)
+    if place is None:
+        return None
+    path, line = place
+    return DeviceError(
+        f"The backend of {path.name} raised {error!r}.",
+        f"It did so in line {line} of {path}.",
+        "Leave it out, or check it: python -m engine ops --load FILE.",
+    )
+
+
 def _words(error: BaseException) -> str:
     """What was raised, and in which line of the plug-in."""
-    trace, line = error.__traceback__, 0
-    while trace is not None:
-        line = trace.tb_lineno
-        trace = trace.tb_next
-    return f"it raised {error!r} in line {line}"
+    if isinstance(error, SyntaxError):
+        return f"it is no Python: {error.msg} in line {error.lineno}"
+    place = _place_of(error)
+    return f"it raised {error!r}" + ("" if place is None else f" in line {place[1]}")
+
+
+def _place_of(error: BaseException) -> tuple[Path, int] | None:
+    """The innermost line of a plug-in that an exception went through."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _is_plugin(frame.f_globals):
+            found = Path(frame.f_code.co_filename), line
+    return found
+
+
+def _is_plugin(names: Mapping[str, Any]) -> bool:
+    """Whether these are the names of a plug-in's module, perhaps not all of them yet."""
+    name = str(names.get("__name__"))
+    return name.startswith(FILE_PREFIX) or (INIT in names and name not in (__name__, "__main__"))
 
 
 def _main() -> int:

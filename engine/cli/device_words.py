@@ -29,7 +29,7 @@ def print_load_report(report: LoadReport) -> None:
         print_table(heads, [_row(attempt) for attempt in found])
     if n_missing:
         print()
-        print(f"Nothing lies at {counted(n_missing, 'other path')} that were tried: see --json.")
+        print(f"Tried too, and nothing there: {counted(n_missing, 'path')} (see --json).")
 
 
 def _row(attempt: Attempt) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.device_words import print_device, print_load_report
@@ -41,7 +42,9 @@ def execute(args: argparse.Namespace) -> int:
         _print(session)
     try:
         session.check_loaded()
-    except DeviceError:
+    except DeviceError as error:
+        # The report has the rest.
+        print(f"{error.title} {error.sentence}".rstrip(), file=sys.stderr)
         return EXIT_NOTHING_LOADED
     return 0
 

@@ -7,6 +7,7 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
+from engine.backends.python_plugin import fault_of
 from engine.cli import (
     devices,
     embed,
@@ -106,6 +107,11 @@ def _run(words: list[str]) -> int:
         return _say(error, EXIT_FAILED, words)
     except (Stopped, KeyboardInterrupt):
         return _say(UserError("Stopped."), EXIT_STOPPED, words)
+    except Exception as error:
+        fault = fault_of(error)
+        if fault is None:
+            raise
+        return _say(fault, EXIT_FAILED, words)
 
 
 def _execute(args: argparse.Namespace) -> int:

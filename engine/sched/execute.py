@@ -20,7 +20,7 @@ from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.core.experts import Piece, is_expert_copy, pieces
 from engine.core.tensor import Flag, Tensor
-from engine.errors import ModelError
+from engine.errors import DeviceError, ModelError
 from engine.trace.records import NO_EXPERTS, NOT_EXPECTED, SpanFlag, SpanKind
 
 if TYPE_CHECKING:
@@ -86,7 +86,14 @@ class SplitRunner:
         return changed and not split.inputs and self.behaviour.waits_without_inputs
 
     def _compute(self, split: Split, graph: SplitGraph, first_node: int) -> None:
-        event = self.backends[split.backend_id].graph_compute(graph)
+        backend = self.backends[split.backend_id]
+        event = backend.graph_compute(graph)
+        if not isinstance(event, Event):
+            raise DeviceError(
+                f"The backend {backend.name} did not compute split {split.id}.",
+                f"Its graph_compute gave {event!r}, which is no Event.",
+                f"Check it: python -m engine ops --backend {backend.name}",
+            )
         self._record_split(event, split, first_node)
 
     def _compute_in_pieces(self, split: Split, callback: EvalCallback) -> None:

@@ -21,6 +21,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from engine.backends.python_plugin import fault_of
 from engine.errors import Stopped, UserError
 from engine.running import Listeners, out_of_memory
 from engine.service.inbox import Inbox, Job
@@ -277,6 +278,7 @@ def failed_answer(request_id: int, error: Exception) -> Failed:
         return Failed(request_id, "Stopped.")
     if isinstance(error, MemoryError):
         error = out_of_memory()
+    error = fault_of(error) or error
     if isinstance(error, UserError):
         return Failed(request_id, error.title, error.sentence, error.hint, error.details)
     return Failed(

@@ -76,8 +76,11 @@ def no_numbers(what: str) -> ModelError:
     """What to say of a model that computes what is no number; `what` it gave, and where."""
     return ModelError(
         f"The model produced {what}.",
-        "The file's weights are damaged or overflow in the type they are stored in.",
-        "Fetch the file again, or choose another quantisation of the model.",
+        "Its weights are damaged or overflow in the type they are stored in, or a device computes "
+        "wrongly.",
+        "Run it on the CPU alone (-dev none): if that gives numbers, a device computes wrongly "
+        "(python -m engine ops says which); else fetch the file again, or choose another "
+        "quantisation.",
     )
 
 

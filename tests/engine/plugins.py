@@ -3,6 +3,7 @@
 from pathlib import Path
 
 SOUND = """\
+from engine.backend.host_buffer import HostBufferType
 from engine.backend.interface import BackendReg, Device
 from engine.core.devices import BufferTypeFacts, DeviceFacts, DeviceType, TableRules
 
@@ -26,7 +27,7 @@ class OneDevice(Device):
         raise NotImplementedError
 
     def buffer_type(self):
-        raise NotImplementedError
+        return HostBufferType(self.facts.buft)
 
 
 class Reg(BackendReg):

@@ -7,6 +7,7 @@ that is loaded again is the same one.
 from __future__ import annotations
 
 import ctypes
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -63,6 +64,8 @@ def open_library(path: Path) -> BackendLibrary:
 
     Raises: OSError with the text of the system's loader.
     """
+    # A library that ends the process would print the stack into whatever we print.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     open_beside(path.parent)
     return BackendLibrary(path, ctypes.CDLL(str(path)))
 

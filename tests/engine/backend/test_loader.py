@@ -188,7 +188,7 @@ FAULTS = {
     ),
     "ends the process": ({"before": "import os; os._exit(0)"}, "it ended the process"),
     "leaves": ({"before": "import sys; sys.exit(0)"}, "it raised SystemExit(0)"),
-    "is no Python": ({"before": "this is no Python"}, "it raised SyntaxError"),
+    "is no Python": ({"before": "this is no Python"}, "it is no Python: invalid syntax in line"),
 }
 
 
