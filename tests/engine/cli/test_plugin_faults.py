@@ -42,8 +42,8 @@ COMPUTE = "    def graph_compute(self, graph: SplitGraph) -> Event:\n"
         ),
         (
             "    def init_backend(self)",
-            "    def init_backend(self):\n        raise RuntimeError('no context')\n    def o(self)",
-            "raised RuntimeError('no context').",
+            "    def init_backend(self):\n        raise RuntimeError('gone')\n    def o(self)",
+            "raised RuntimeError('gone').",
         ),
     ],
 )
