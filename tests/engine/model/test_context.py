@@ -107,7 +107,9 @@ def test_graphs_of_a_pipeline_take_one_slot_after_another(tmp_path):
     found = [(plan.shape.n_tokens, plan.n_copies, plan.copy_slot) for plan in made.plans]
     made.close()
     assert found == [(1, 4, 0), (2, 4, 1), (3, 4, 2), (4, 4, 3), (5, 4, 0)]
-    assert "event_record CUDA1 ev4" in made.calls
+    slots = [call.split()[2] for call in made.calls if call.startswith("event_new CUDA1")][-4:]
+    recorded = [call.split()[2] for call in made.calls if call.startswith("event_record CUDA1")]
+    assert [event for event in recorded if event in slots] == [slots[i] for i in (0, 1, 1, 2, 3, 0)]
 
 
 def test_flipping_op_offload_plans_the_next_batch_anew(run):
