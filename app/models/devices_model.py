@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QAbstractTableModel, Qt
 
-from app.models.cells import LEFT, LOOK_ROLE, MARK_ROLE, NO_PARENT, RIGHT, Index, Mark
+from app.models.cells import (
+    LEFT,
+    LOOK_ROLE,
+    MARK_ROLE,
+    NO_PARENT,
+    RIGHT,
+    Index,
+    Mark,
+    head_data,
+    is_head,
+)
 from app.models.device_entries import Presence, presence_words
 from app.models.device_words import source_words
 from app.theme.text import NOTHING, mib
@@ -89,14 +99,11 @@ class DevicesModel(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         """Heads, and what they mean."""
-        if orientation is not Qt.Orientation.Horizontal or not 0 <= section < len(Column):
+        if not is_head(section, orientation, len(Column)):
             return None
         column = Column(section)
-        if role == Qt.ItemDataRole.DisplayRole:
-            return HEADERS[column]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return _alignment(column)
-        return _TIPS.get(column) if role == Qt.ItemDataRole.ToolTipRole else None
+        is_figure = column in _FIGURES
+        return head_data(role, HEADERS[column], is_figure=is_figure, tip=_TIPS.get(column))
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Texts, marks, badges."""

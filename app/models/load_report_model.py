@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QSortFilterProxyModel, Qt
 
-from app.models.cells import LEFT, MARK_ROLE, NO_PARENT, RIGHT, SORT_ROLE, Index, Mark
+from app.models.cells import (
+    LEFT,
+    MARK_ROLE,
+    NO_PARENT,
+    RIGHT,
+    SORT_ROLE,
+    Index,
+    Mark,
+    head_data,
+    is_head,
+)
 from app.theme.text import NOTHING, count
 from engine.core.load_report import LoadReport, Outcome
 from engine.core.visible import visible
@@ -79,14 +89,11 @@ class LoadReportModel(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         """Heads, and what they mean."""
-        if orientation is not Qt.Orientation.Horizontal or not 0 <= section < len(Column):
+        if not is_head(section, orientation, len(Column)):
             return None
         column = Column(section)
-        if role == Qt.ItemDataRole.DisplayRole:
-            return HEADERS[column]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return RIGHT if column in _FIGURES else LEFT
-        return _TIPS.get(column) if role == Qt.ItemDataRole.ToolTipRole else None
+        is_figure = column in _FIGURES
+        return head_data(role, HEADERS[column], is_figure=is_figure, tip=_TIPS.get(column))
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Texts and marks; a cell's tooltip has all of it."""

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QAbstractTableModel, QModelIndex, QSortFilterProxyModel, Qt
 
-from app.models.cells import LEFT, MARK_ROLE, NO_PARENT, RIGHT, SORT_ROLE, Index, Mark
+from app.models.cells import (
+    LEFT,
+    MARK_ROLE,
+    NO_PARENT,
+    RIGHT,
+    SORT_ROLE,
+    Index,
+    Mark,
+    head_data,
+    is_head,
+)
 from app.theme.text import MINUS, NOTHING, SPACE, count, duration_text
 from engine.core.op_matrix import FAULTS, OpMatrix, OpState
 
@@ -67,13 +77,11 @@ class OpMatrixModel(QAbstractTableModel):
         self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
     ) -> Any:
         """Heads, and what they mean."""
-        if orientation is not Qt.Orientation.Horizontal or not 0 <= section < self.columnCount():
+        if not is_head(section, orientation, self.columnCount()):
             return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return FIXED[section] if section < N_FIXED else self.matrix.devices[section - N_FIXED]
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return RIGHT if section in (PROMPT, TOKEN) else LEFT
-        return _TIPS.get(section) if role == Qt.ItemDataRole.ToolTipRole else None
+        text = FIXED[section] if section < N_FIXED else self.matrix.devices[section - N_FIXED]
+        is_figure = section in (PROMPT, TOKEN)
+        return head_data(role, text, is_figure=is_figure, tip=_TIPS.get(section))
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         """Texts and marks; a cell's tooltip says all of a verdict."""

@@ -2,6 +2,7 @@
 
 canvas      Canvas: cached background, overlay, hover, tooltip, focus ring; for all painters
 table       RowsTable: rows of facts, with badges, sorted by a click on a head, copied
+sheet       Sheet: a pane of a table, words below it and a footer with buttons
 rows        the row of every node: "in", layers, "out"
 graph/      the matrix of layers and operations, with one layer opened
 layers/     the strip of layers

@@ -7,7 +7,6 @@ import io
 import sys
 from typing import TYPE_CHECKING
 
-from engine.backends.python_plugin import fault_of
 from engine.cli import (
     devices,
     embed,
@@ -108,6 +107,9 @@ def _run(words: list[str]) -> int:
     except (Stopped, KeyboardInterrupt):
         return _say(UserError("Stopped."), EXIT_STOPPED, words)
     except Exception as error:
+        # Whoever only asks for help does not wait for what loads plug-ins.
+        from engine.backends.python_plugin import fault_of
+
         fault = fault_of(error)
         if fault is None:
             raise

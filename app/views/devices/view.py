@@ -8,7 +8,6 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
     QFrame,
     QHBoxLayout,
-    QPushButton,
     QSplitter,
     QVBoxLayout,
     QWidget,
@@ -23,6 +22,7 @@ from app.theme.job_row import JobRow
 from app.theme.switch import Switch
 from app.theme.text import plural
 from app.views.devices.card import DeviceCard
+from app.views.sheet import Sheet
 from app.views.table import RowsTable
 
 if TYPE_CHECKING:
@@ -48,23 +48,18 @@ HELP_BUTTON = ("manual_backends", "Help")
 START_TIP = "Load this file each time the window starts"
 
 
-class DevicesView(QWidget):
+class DevicesView(Sheet):
     """Follows AppState; the selected entry is the state's. `dock_title` is for the title bar."""
 
-    dock_title_changed = Signal(object)
     start_asked = Signal(object)
     """Carries (path, whether it is to be loaded at every start)."""
 
     def __init__(
         self, state: AppState, theme: Theme, actions: ActionSet, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setObjectName("devices")
-        self.setProperty("role", "sheet")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._state, self._theme, self._actions = state, theme, actions
+        super().__init__("devices", actions, parent)
+        self._state, self._theme = state, theme
         self._syncing = False
-        self.buttons: dict[str, QPushButton] = {}
         self.model = DevicesModel(self)
         self.table = DevicesTable(theme, self)
         self.table.setModel(self.model)
@@ -109,11 +104,7 @@ class DevicesView(QWidget):
         column.addWidget(self._footer())
 
     def _footer(self) -> QFrame:
-        footer = QFrame(self)
-        footer.setProperty("role", "footer")
-        row = QHBoxLayout(footer)
-        row.setContentsMargins(12, 5, 12, 5)
-        row.setSpacing(8)
+        footer, row = self._empty_footer(5)
         for action_id, text in BUTTONS:
             row.addWidget(self._button(action_id, text))
         row.addWidget(self.at_start)
@@ -121,15 +112,6 @@ class DevicesView(QWidget):
         for action_id, text in (*COPY_BUTTONS, HELP_BUTTON):
             row.addWidget(self._button(action_id, text))
         return footer
-
-    def _button(self, action_id: str, text: str) -> QPushButton:
-        action = self._actions[action_id]
-        button = QPushButton(text, self)
-        button.setProperty("kind", "small")
-        button.clicked.connect(action.trigger)
-        action.changed.connect(self._sync_buttons)
-        self.buttons[action_id] = button
-        return button
 
     def _connect(self) -> None:
         state = self._state

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from app.models.dock_title import DockTitle
 from app.models.load_report_model import (
@@ -20,6 +20,7 @@ from app.models.load_report_model import (
 from app.theme.segment import Segment
 from app.theme.text import count
 from app.theme.wrapped_label import WrappedLabel
+from app.views.sheet import COPY_TIP, Sheet
 from app.views.table import RowsTable
 from engine.core.visible import visible
 
@@ -34,19 +35,14 @@ FOUND, ALL = "found", "all"
 FILE_MAX_PX, FOLDER_PX, REASON_MIN_PX = 320, 160, 200
 
 
-class LoadReportView(QWidget):
+class LoadReportView(Sheet):
     """Follows AppState. `dock_title` is for the title bar."""
-
-    dock_title_changed = Signal(object)
 
     def __init__(
         self, state: AppState, theme: Theme, actions: ActionSet, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setObjectName("load_report")
-        self.setProperty("role", "sheet")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._state, self._actions = state, actions
+        super().__init__("load_report", actions, parent)
+        self._state = state
         self.model = LoadReportModel(self)
         self.rows = LoadReportRows(self.model, self)
         self.table = LoadReportTable(theme, self)
@@ -85,21 +81,15 @@ class LoadReportView(QWidget):
         column.addWidget(self._footer())
 
     def _footer(self) -> QFrame:
-        footer = QFrame(self)
-        footer.setProperty("role", "footer")
-        row = QHBoxLayout(footer)
-        row.setContentsMargins(12, 3, 12, 3)
-        row.setSpacing(8)
+        footer, row = self._empty_footer(3)
         row.addWidget(self.filter)
         row.addStretch()
-        self.copy_button = QPushButton("Copy", self)
-        self.copy_button.setToolTip("Copy the rows that are shown; Ctrl+C copies the selected one")
-        self.json_button = QPushButton("Copy JSON", self)
-        self.json_button.setToolTip("Copy every path as devices --json prints it")
-        self.help_button = QPushButton("Help", self)
-        self.help_button.setToolTip(self._actions["manual_backends"].toolTip())
+        self.copy_button = self._small_button("Copy", COPY_TIP)
+        self.json_button = self._small_button(
+            "Copy JSON", "Copy every path as devices --json prints it"
+        )
+        self.help_button = self._small_button("Help", self._actions["manual_backends"].toolTip())
         for button in (self.copy_button, self.json_button, self.help_button):
-            button.setProperty("kind", "small")
             row.addWidget(button)
         return footer
 

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QVBoxLayout, QWidget
 
 from app.models.dock_title import DockTitle
 from app.models.op_matrix_model import (
@@ -26,6 +26,7 @@ from app.theme.segment import Segment
 from app.theme.switch import Switch
 from app.theme.text import plural
 from app.theme.wrapped_label import WrappedLabel
+from app.views.sheet import COPY_TIP, Sheet
 from app.views.table import RowsTable
 from engine.core.visible import visible
 
@@ -46,19 +47,14 @@ NONE_SHOWN = {
 SHAPE_MAX_PX, SHAPE_MIN_PX = 420, 160
 
 
-class OperationsView(QWidget):
+class OperationsView(Sheet):
     """Follows AppState. `dock_title` is for the title bar."""
-
-    dock_title_changed = Signal(object)
 
     def __init__(
         self, state: AppState, theme: Theme, actions: ActionSet, parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setObjectName("operations")
-        self.setProperty("role", "sheet")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._state, self._actions = state, actions
+        super().__init__("operations", actions, parent)
+        self._state = state
         self.model = OpMatrixModel(self)
         self.rows = OpMatrixRows(self.model, self)
         self.table = OperationsTable(theme, self)
@@ -70,7 +66,6 @@ class OperationsView(QWidget):
         self.words, self.empty = WrappedLabel(self), WrappedLabel(self)
         self.words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.empty.setProperty("role", "muted")
-        self.buttons: dict[str, QPushButton] = {}
         self._lay_out()
         self.setFocusProxy(self.buttons["check_ops"])
         self._connect()
@@ -102,36 +97,18 @@ class OperationsView(QWidget):
         column.addWidget(self._footer())
 
     def _footer(self) -> QFrame:
-        footer = QFrame(self)
-        footer.setProperty("role", "footer")
-        row = QHBoxLayout(footer)
-        row.setContentsMargins(12, 3, 12, 3)
-        row.setSpacing(8)
+        footer, row = self._empty_footer(3)
         row.addWidget(self._button("check_ops", "Check"))
         row.addWidget(self._button("stop", "Stop"))
         row.addWidget(self.with_speed)
         row.addStretch()
         row.addWidget(self.filter)
-        self.copy_button, self.json_button = (
-            QPushButton("Copy", self),
-            QPushButton("Copy JSON", self),
-        )
-        self.copy_button.setToolTip("Copy the rows that are shown; Ctrl+C copies the selected one")
-        self.json_button.setToolTip("Copy all of it as ops --json prints it")
+        self.copy_button = self._small_button("Copy", COPY_TIP)
+        self.json_button = self._small_button("Copy JSON", "Copy all of it as ops --json prints it")
         for button in (self.copy_button, self.json_button):
-            button.setProperty("kind", "small")
             row.addWidget(button)
         row.addWidget(self._button("manual_operations", "Help"))
         return footer
-
-    def _button(self, action_id: str, text: str) -> QPushButton:
-        action = self._actions[action_id]
-        button = QPushButton(text, self)
-        button.setProperty("kind", "small")
-        button.clicked.connect(action.trigger)
-        action.changed.connect(self._sync_buttons)
-        self.buttons[action_id] = button
-        return button
 
     def _connect(self) -> None:
         self._state.ops_changed.connect(self._show)
