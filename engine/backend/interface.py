@@ -27,7 +27,7 @@ import numpy.typing as npt
 from engine.core.devices import BufferTypeFacts, BufferUsage, DeviceFacts, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.core.tensor import Tensor
 
@@ -57,16 +57,31 @@ class NodeTimes(NamedTuple):
     read: Callable[[], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]]
 
 
+class ShardTime(NamedTuple):
+    """What a device did for a split that several share: host monotonic clock, ns.
+
+    `device` is its name. With a `source` it is an exchange: `n_bytes` from that device to it.
+    """
+
+    device: str
+    start_ns: int
+    end_ns: int
+    source: str = ""
+    n_bytes: int = 0
+
+
 class Completion(NamedTuple):
     """What an event says when its work is done: host monotonic clock, ns.
 
-    `clock_converted` is set when the device has its own clock and the times were mapped.
+    `clock_converted` is set when the device has its own clock and the times were mapped. `shards`
+    are there for a split that several devices share.
     """
 
     start_ns: int
     end_ns: int
     nodes: NodeTimes | None = None
     clock_converted: bool = False
+    shards: tuple[ShardTime, ...] = ()
 
 
 class Event(ABC):
@@ -156,6 +171,17 @@ class BufferType(ABC):
     @abstractmethod
     def alloc_buffer(self, size: int, usage: BufferUsage = BufferUsage.ANY) -> Buffer:
         """A buffer of at least `size` bytes; DeviceError when there is no memory for it."""
+
+    def alloc_tensors(
+        self, tensors: Sequence[Tensor], usage: BufferUsage = BufferUsage.ANY
+    ) -> list[Place] | None:
+        """(optional) A place for each of `tensors`; DeviceError, and then nothing stays allocated.
+
+        For memory in which one tensor lies in several pieces. None: they lie one behind the other
+        in buffers of `alloc_buffer`.
+        """
+        del tensors, usage
+        return None
 
 
 @dataclass(slots=True, eq=False)
@@ -316,7 +342,8 @@ class BackendReg(ABC):
         """(optional) A function outside the contract, by name; None when there is none.
 
         Known names: `ggml_backend_set_n_threads` (backend, n), `ggml_backend_get_features` () ->
-        mapping of feature to text.
+        mapping of feature to text, `ggml_backend_split_buffer_type` (device, facts) -> the
+        BufferType of these facts, which have `row_shares`, whose products `device` computes.
         """
         del name
         return None

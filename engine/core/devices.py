@@ -34,12 +34,24 @@ class BufferUsage(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class RowShares:
+    """Devices that hold the rows of one tensor in turn, the first rows first.
+
+    `shares[i]` is what `devices[i]` takes, in any unit; 0 is nothing. At least one is above 0.
+    """
+
+    devices: tuple[str, ...]
+    shares: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BufferTypeFacts:
     """A kind of memory: where, how aligned, how large one buffer may be.
 
     `alignment` is a power of two in bytes; `max_bytes` None means no limit. `pad_row_elems` N:
     rows of quantised tensors whose length is not a multiple of N take the bytes of the next
-    multiple once (CUDA's rule); 0 means no padding.
+    multiple once (CUDA's rule); 0 means no padding. `row_shares` is there for split memory (-sm
+    row), whose tensors have their rows on several devices.
     """
 
     name: str
@@ -47,6 +59,7 @@ class BufferTypeFacts:
     max_bytes: int | None = None
     is_host: bool = False
     pad_row_elems: int = 0
+    row_shares: RowShares | None = None
 
     def alloc_bytes(self, tensor: Tensor) -> int:
         """Bytes that a tensor takes in a buffer of this type, before alignment."""
@@ -119,7 +132,9 @@ class DeviceFacts:
     CPU's CPU_REPACK. `rules_by_use` is there for a device that is used by choice: its rules in
     place of `rules`, by what the option asks; see `in_use`. `layer_rules` is there for an
     accelerator that can take layers as a GPU does: its rules then; see `taking_layers`.
-    `extra_bufts_first`: weights go there before they go into its own memory.
+    `extra_bufts_first`: weights go there before they go into its own memory. `splits_rows`: its
+    family has split memory (ggml_backend_split_buffer_type), which `-sm row` needs. `members` are
+    the devices that a META device joins.
     """
 
     name: str
@@ -144,6 +159,8 @@ class DeviceFacts:
     memory_source: str = ""
     layer_rules: DeviceRules | None = field(default=None, repr=False, compare=False)
     extra_bufts_first: bool = False
+    splits_rows: bool = False
+    members: tuple[DeviceFacts, ...] = ()
 
     def taking_layers(self) -> DeviceFacts:
         """The device as one that layers are given to, since it is named for that (-dev)."""

@@ -11,6 +11,7 @@ import warnings
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.core.behaviour import PIPELINE_COPIES
 from engine.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ ALL_LAYERS = -1
 
 MOST_SHARE = 1e30
 """The largest share of -ts, so that sums of shares fit in float32."""
+
+
+MOST_COPIES = 16
+"""The most graphs that may be under way at once; each has copies of all inputs of its own."""
 
 
 class FlashAttn(enum.StrEnum):
@@ -36,8 +41,10 @@ class SplitMode(enum.StrEnum):
 
     NONE = "none"
     LAYER = "layer"
+    ROW = "row"
+    """As LAYER, with the rows of each matrix on all of them."""
     TENSOR = "tensor"
-    """Every layer on all of them; planned only."""
+    """Every layer on all of them, a share of each tensor on each."""
 
 
 class LayerRule(enum.StrEnum):
@@ -111,6 +118,7 @@ class Options:
     split_mode: SplitMode = SplitMode.LAYER
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
+    n_copies: int = PIPELINE_COPIES
     devices: tuple[str, ...] | None = None
     tensor_overrides: tuple[TensorOverride, ...] = ()
     cpu_moe: bool = False
@@ -165,8 +173,6 @@ class OptionSpec:
     flag_help: str = ""
     """What the flag does, where `help` says what the option does and the flag turns it off."""
     item: type = str
-    refused: Mapping[str, tuple[str, str]] | None = None
-    """Values that llama.cpp knows and nothing here has: why, and what to do instead."""
 
     @property
     def is_repeatable(self) -> bool:
@@ -216,8 +222,6 @@ class OptionSpec:
     def _checked_choice(self, value: Any) -> Any:
         if value in self.choices:
             return self.kind(value)
-        if self.refused and isinstance(value, str) and value in self.refused:
-            raise PlacementError(f"{self.flags[0]} cannot be {value}.", *self.refused[value])
         raise self._refuse(value, "one of " + ", ".join(self.choices))
 
     def _checked_list(self, value: Any) -> tuple[Any, ...]:
@@ -343,14 +347,9 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         "split_mode", ("-sm", "--split-mode"), SplitMode,
-        "How layers are shared among GPUs; none: the main GPU takes all of them; tensor: each is "
-        "on all GPUs, which can be planned, not run.",
+        "How layers are shared among GPUs; none: the main GPU takes all of them; row: as layer, "
+        "and the rows of each matrix are on all GPUs; tensor: a share of every layer on each.",
         Redo.CONTEXT, choices=tuple(SplitMode),
-        refused={"row": (
-            "No device here supports split buffers. In llama.cpp only SYCL's and Hexagon's do; "
-            "with others its loading stops.",
-            "Choose layer, or tensor, which took its place.",
-        )},
     ),
     OptionSpec(
         "main_gpu", ("-mg", "--main-gpu"), int,
@@ -362,6 +361,12 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
         "Shares of the layers that the GPUs take, such as 3,1; without it their free memory "
         "decides.",
         Redo.CONTEXT, item=float,
+    ),
+    OptionSpec(
+        "n_copies", ("--n-copies",), int,
+        "Prompt graphs that may be under way at once when GPUs share the layers; 1: one after the "
+        "other. llama.cpp has 4, chosen when it is built (GGML_SCHED_MAX_COPIES).",
+        Redo.CONTEXT, low=1, high=MOST_COPIES,
     ),
     OptionSpec(
         "devices", ("-dev", "--device", "--devices"), tuple,

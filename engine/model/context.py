@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
-from engine.errors import ModelError, PlacementError, Stopped
+from engine.errors import DeviceError, ModelError, PlacementError, Stopped
 from engine.model.batch_inputs import PlacedBatch
 from engine.model.cells import CacheCells, Cells
 from engine.model.generic import check_has_graph
@@ -26,13 +26,14 @@ from engine.model.loader import (
 )
 from engine.model.meta_device import check_runs
 from engine.model.ready_graphs import ReadyGraph, ReadyGraphs, ready_graph
+from engine.sched.execute import expect
 from engine.sched.scheduler import Scheduler
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from engine.backend.interface import Backend, BufferType, Device, Place
+    from engine.backend.interface import Backend, BufferType, Completion, Device, Event, Place
     from engine.core.devices import BackendView
     from engine.core.summary import OnProgress, StopAsked
     from engine.core.tensor import Tensor
@@ -75,10 +76,13 @@ class ModelContext:
         self._kept = ReadyGraphs()
         self._told: set[int] = set()
         self._step = 0
+        self._is_under_way = False
         self._cells = tuple(CacheCells(part) for part in planner.cache.parts)
         self._backends: list[Backend] = []
         self._scheduler: Scheduler | None = None
         self._stop_address = stop_address
+        self.pipeline_note = ""
+        """Why graphs are computed one after the other although they were planned as a pipeline."""
 
     def load(self, on_progress: OnProgress) -> None:
         """Compile kernels, load weights, reserve the worst case; raises Stopped when asked to."""
@@ -89,6 +93,20 @@ class ModelContext:
         )  # fmt: skip
         for cache in (self.planner.cache, self.planner.model.state):
             load_cache(self._resident, cache, self._devices)
+        try:
+            self._reserve()
+        except (DeviceError, MemoryError) as error:
+            n_copies = self.planner.model.n_copies
+            if n_copies == 1:
+                raise
+            # As llama.cpp does: without a pipeline it needs less (SCHED.md 9.2).
+            self._give_up_scheduler()
+            self.planner = self.planner.without_pipeline()
+            self._reserve()
+            self.pipeline_note = f"pipeline off: no memory for {n_copies} copies. {error}"
+
+    def _reserve(self) -> None:
+        """A scheduler with compute buffers for the worst case."""
         bufts = [self._buffer_type(view) for view in self.planner.backends]
         n_copies = self.planner.model.n_copies
         self._scheduler = Scheduler(self._backends, bufts, self.recorder, n_copies=n_copies)
@@ -118,7 +136,7 @@ class ModelContext:
         for device in (self._devices[view.device.name], *self._devices.values()):
             facts = device.facts
             if view.buft.name in (facts.buft.name, facts.host_buft and facts.host_buft.name):
-                return buffer_type_of(device, view.buft.name)
+                return buffer_type_of(device, view.buft)
         raise PlacementError(f"No device has memory called {view.buft.name}.")
 
     def set_threads(self, n_threads: int) -> None:
@@ -153,12 +171,19 @@ class ModelContext:
                 f"{self.n_past} tokens are in it and {len(tokens)} more were to follow.",
                 "Choose a longer context (-c) or a shorter prompt.",
             )
-        logits = np.empty(0, np.float32)
-        for first in range(0, len(tokens), self.planner.n_ubatch):
+        n_ubatch = self.planner.n_ubatch
+        *leading, last = [tokens[i : i + n_ubatch] for i in range(0, len(tokens), n_ubatch)]
+        try:
+            for ubatch in leading:
+                if self._stop_asked():
+                    raise Stopped
+                self._queue_ubatch(ubatch, kind)
             if self._stop_asked():
                 raise Stopped
-            logits = self._decode_ubatch(tokens[first : first + self.planner.n_ubatch], kind)
-        return logits
+            return self._decode_ubatch(last, kind)
+        finally:
+            if self._is_under_way:
+                self._finish()
 
     def embed(self, tokens: Sequence[int]) -> Embeddings:
         """The embeddings of a text, f32 [1, n_embd], or [n_tokens, n_embd] without pooling.
@@ -172,40 +197,82 @@ class ModelContext:
     def _decode_ubatch(self, tokens: Sequence[int], kind: StepKind) -> Logits:
         start_ns = time.monotonic_ns()
         step, self._step = self._step, self._step + 1
-        scheduler = self._live_scheduler()
-        taken = tuple([cells.take(self.n_past, len(tokens)) for cells in self._cells])
-        ready = self._graph_for(len(tokens), step)
-        self._set_inputs(ready, tokens, taken)
-        scheduler.compute(ready.allocated, step)
+        ready, _ = self._start_ubatch(tokens, step)
         logits = self._read_result(ready)
-        scheduler.synchronize()
-        self.n_past += len(tokens)
+        self._finish()
         self.recorder.span(
             SpanKind.STEP, HOST_LANE, ready.planned.plan.plan_id, step, step, start_ns,
             time.monotonic_ns(), peer=int(kind), n_bytes=len(tokens),
         )  # fmt: skip
         return logits
 
+    def _queue_ubatch(self, tokens: Sequence[int], kind: StepKind) -> None:
+        """Compute a ubatch whose logits nobody reads; with a pipeline, the next one may begin.
+
+        Its step ends when its last split does.
+        """
+        scheduler = self._live_scheduler()
+        if scheduler.pipeline.n_copies == 1:
+            self._decode_ubatch(tokens, kind)
+            return
+        start_ns = time.monotonic_ns()
+        step, self._step = self._step, self._step + 1
+        self._is_under_way = True
+        ready, last = self._start_ubatch(tokens, step)
+        if last is None or not self.recorder.is_on:
+            return
+        plan_id, expected = ready.planned.plan.plan_id, expect(self.recorder, last)
+
+        def on_complete(done: Completion) -> None:
+            self.recorder.span(
+                SpanKind.STEP, HOST_LANE, plan_id, step, step, start_ns, done.end_ns,
+                peer=int(kind), n_bytes=len(tokens), expected=expected,
+            )  # fmt: skip
+
+        last.on_complete(on_complete)
+
+    def _start_ubatch(self, tokens: Sequence[int], step: int) -> tuple[ReadyGraph, Event | None]:
+        """Queue a ubatch: its graph, and the event of its last split."""
+        scheduler = self._live_scheduler()
+        if self._is_under_way:
+            scheduler.pipeline.wait_for_next()
+        taken = tuple([cells.take(self.n_past, len(tokens)) for cells in self._cells])
+        ready = self._graph_for(len(tokens), step)
+        self._set_inputs(ready, tokens, taken)
+        last = scheduler.compute(ready.allocated, step)
+        self.n_past += len(tokens)
+        return ready, last
+
+    def _finish(self) -> None:
+        """Block until everything that was queued is done."""
+        self._live_scheduler().synchronize()
+        self._is_under_way = False
+
     def _live_scheduler(self) -> Scheduler:
         assert self._scheduler is not None, "load() comes first"
         return self._scheduler
 
     def _graph_for(self, n_tokens: int, step: int) -> ReadyGraph:
-        """The graph of this batch; one of the last ones where shape and switches are the same."""
+        """The graph of this batch; one of the last ones where shape and switches are the same.
+
+        While others are under way it is one of the next slot.
+        """
         seen = (n_tokens, self.n_past == 0, *[cells.n_kv for cells in self._cells])
         ready = self._ready
-        if ready is not None and seen == self._seen and self._has_switches(ready):
+        is_same = ready is not None and seen == self._seen and self._has_switches(ready)
+        if ready is not None and is_same and not self._is_under_way:
             return ready
         shape = self._shape(n_tokens)
         scheduler = self._live_scheduler()
         scheduler.reset()
-        ready = self._kept.get(shape, op_offload=self.planner.op_offload)
+        ready = self._kept.get(
+            shape, op_offload=self.planner.op_offload, copy_slot=scheduler.pipeline.next_slot
+        )
         if ready is None or not scheduler.take_again(ready.allocated):
             ready = self._planned_graph(shape, step)
         self._ready, self._seen = ready, seen
         plan = ready.planned.plan
-        if plan.n_copies == 1:
-            self._kept.put(ready)
+        self._kept.put(ready)
         if plan.plan_id not in self._told:
             self._told.add(plan.plan_id)
             self._on_plan(plan)
@@ -300,10 +367,13 @@ class ModelContext:
         self._backends.clear()
         self._ready = None
         self._kept.clear()
+        self._give_up_scheduler()
+        self._resident.release()
+
+    def _give_up_scheduler(self) -> None:
         if self._scheduler is not None:
             self._scheduler.dispose()
             self._scheduler = None
-        self._resident.release()
 
 
 def _bytes_at(place: Place, n_bytes: int) -> npt.NDArray[np.uint8]:

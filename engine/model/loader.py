@@ -137,10 +137,16 @@ def _allocate(
     usage: BufferUsage = BufferUsage.ANY,
 ) -> list[Place]:
     """A place for each tensor, in as many buffers as their largest size asks for."""
-    buft = buffer_type_of(device, facts.name)
+    buft = buffer_type_of(device, facts)
+    in_pieces = buft.alloc_tensors(tensors, usage)
+    if in_pieces is not None:
+        resident.buffers.extend(dict.fromkeys(place.buffer for place in in_pieces))
+        return in_pieces
     offsets, totals = pack([padded_bytes(facts, tensor) for tensor in tensors], facts.max_bytes)
-    real = [buft.alloc_buffer(total, usage) for total in totals]
-    resident.buffers.extend(real)
+    real: list[Buffer] = []
+    for total in totals:
+        real.append(buft.alloc_buffer(total, usage))
+        resident.buffers.append(real[-1])
     return [Place(real[i_buffer], offset) for i_buffer, offset in offsets]
 
 
@@ -168,8 +174,14 @@ def pack(sizes: list[int], max_bytes: int | None) -> tuple[list[tuple[int, int]]
     return offsets, totals
 
 
-def buffer_type_of(device: Device, name: str) -> BufferType:
-    """The device's buffer type of that name."""
+def buffer_type_of(device: Device, facts: BufferTypeFacts) -> BufferType:
+    """The device's buffer type with these facts."""
+    name = facts.name
+    if facts.row_shares is not None:
+        split_type = device.reg.get_proc_address("ggml_backend_split_buffer_type")
+        assert split_type is not None, device
+        made: BufferType = split_type(device, facts)
+        return made
     host = device.host_buffer_type()
     for buft in (device.buffer_type(), host, *device.extra_buffer_types()):
         if buft is not None and buft.facts.name == name:

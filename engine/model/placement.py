@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core.behaviour import PIPELINE_COPIES
 from engine.core.devices import BackendView, BufferTypeFacts, DeviceFacts, DeviceType
 from engine.core.options import LayerRule, SplitMode, TensorOverride
 from engine.errors import PlacementError
@@ -305,8 +304,8 @@ def backend_views(placement: ModelPlacement) -> tuple[BackendView, ...]:
 
 
 def pipeline_copies(placement: ModelPlacement, options: Options) -> int:
-    """Slots of the pipeline: 4 when every condition for one holds, else 1 (SCHED.md 9.2)."""
-    return 1 if pipeline_obstacle(placement, options) else PIPELINE_COPIES
+    """Slots of the pipeline: as many as asked for when every condition holds (SCHED.md 9.2)."""
+    return 1 if pipeline_obstacle(placement, options) else options.n_copies
 
 
 def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
@@ -326,4 +325,6 @@ def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
             device.caps.asynchronous and device.caps.events
         ):
             return f"{device.name} does not compute asynchronously, or has no events"
+    if options.n_copies == 1:
+        return "only one graph at a time was asked for (--n-copies 1)"
     return ""

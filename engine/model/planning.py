@@ -194,6 +194,13 @@ class ModelPlanner:
             token = self._worst(Batch.TOKEN, known)
         self.reserved = {Batch.PROMPT: self._worst(Batch.PROMPT, known), Batch.TOKEN: token}
 
+    def without_pipeline(self) -> ModelPlanner:
+        """The same model, one graph after the other; its worst cases are planned anew."""
+        model = replace(self.model, n_copies=1)
+        planner = replace(self, model=model, reserved={})
+        planner.reserve()
+        return planner
+
     def still_valid(self, *, op_offload: bool) -> dict[tuple[Batch, bool], PlannedGraph]:
         """The worst cases that hold with this op_offload too, by batch and flash attention."""
         return {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from engine.sched.scheduler import AllocatedGraph
 
 MOST_KEPT = 4
-"""Graphs kept at once; one takes a few MB."""
+"""Graphs kept at once, for each pipeline slot; one takes a few MB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,14 +73,17 @@ def _seen(place: Place, n_elems: int) -> npt.NDArray[np.float32] | None:
 
 
 class ReadyGraphs:
-    """The graphs used last, by shape and op_offload. One thread uses it: the engine's."""
+    """The graphs used last, by shape, op_offload and pipeline slot.
+
+    One thread uses it: the engine's.
+    """
 
     def __init__(self) -> None:
-        self._graphs: OrderedDict[tuple[BatchShape, bool], ReadyGraph] = OrderedDict()
+        self._graphs: OrderedDict[tuple[BatchShape, bool, int], ReadyGraph] = OrderedDict()
 
-    def get(self, shape: BatchShape, *, op_offload: bool) -> ReadyGraph | None:
+    def get(self, shape: BatchShape, *, op_offload: bool, copy_slot: int) -> ReadyGraph | None:
         """The graph of such batches, if it is still there."""
-        key = (shape, op_offload)
+        key = (shape, op_offload, copy_slot)
         if key in self._graphs:
             self._graphs.move_to_end(key)
         return self._graphs.get(key)
@@ -88,9 +91,10 @@ class ReadyGraphs:
     def put(self, graph: ReadyGraph) -> None:
         """Keep a graph; the one that was not used for longest may go."""
         plan = graph.planned.plan
-        self._graphs[plan.shape, plan.op_offload] = graph
-        self._graphs.move_to_end((plan.shape, plan.op_offload))
-        while len(self._graphs) > MOST_KEPT:
+        key = (plan.shape, plan.op_offload, plan.copy_slot)
+        self._graphs[key] = graph
+        self._graphs.move_to_end(key)
+        while len(self._graphs) > MOST_KEPT * plan.n_copies:
             self._graphs.popitem(last=False)
 
     def clear(self) -> None:

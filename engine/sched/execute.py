@@ -7,6 +7,7 @@ is taken here.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,11 +22,19 @@ from engine.core.devices import BufferUsage
 from engine.core.experts import Piece, is_expert_copy, pieces
 from engine.core.tensor import Flag, Tensor
 from engine.errors import DeviceError, ModelError
-from engine.trace.records import NO_EXPERTS, NOT_EXPECTED, SpanFlag, SpanKind
+from engine.trace.records import (
+    NO_EXPERTS,
+    NO_LANE,
+    NOT_EXPECTED,
+    SpanFlag,
+    SpanKind,
+    lane_names,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from engine.core.devices import BackendView
     from engine.core.placement import InputCopy, Split
     from engine.sched.pipeline import Pipeline
     from engine.sched.scheduler import AllocatedGraph
@@ -54,6 +63,8 @@ class SplitRunner:
     behaviour: Behaviour = CURRENT
     callback: EvalCallback | None = None
     previous_id: int = -1
+    last: Event | None = None
+    """The event of the last piece of work that was queued."""
     _ids_tensor: Tensor | None = None
     _used_experts: list[int] = field(default_factory=list)
 
@@ -94,6 +105,7 @@ class SplitRunner:
                 f"Its graph_compute gave {event!r}, which is no Event.",
                 f"Check it: python -m engine ops --backend {backend.name}",
             )
+        self.last = event
         self._record_split(event, split, first_node)
 
     def _compute_in_pieces(self, split: Split, callback: EvalCallback) -> None:
@@ -243,10 +255,19 @@ class SplitRunner:
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         if not recorder.is_on:
             return
-        expected = _expect(recorder, event)
+        expected = expect(recorder, event)
+        views = self.graph.plan.backends
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
+            for shard in done.shards:
+                lane_of = _lanes_by_device(views)
+                kind = SpanKind.EXCHANGE if shard.source else SpanKind.SHARD
+                recorder.span(
+                    kind, lane_of[shard.device], plan_id, split.id, step,
+                    shard.start_ns, shard.end_ns, peer=lane_of.get(shard.source, NO_LANE),
+                    flags=flags, n_bytes=shard.n_bytes,
+                )  # fmt: skip
             if done.nodes is not None:
                 recorder.node_spans(
                     split.backend_id, plan_id, step, first_node, done.nodes.nodes, done.nodes.read
@@ -266,7 +287,7 @@ class SplitRunner:
             return
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         flags, moved = _copy_flags(source), piece or Piece(NO_EXPERTS, 0, copy.n_bytes)
-        expected = _expect(recorder, event)
+        expected = expect(recorder, event)
 
         def on_complete(done: Completion) -> None:
             converted = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
@@ -280,9 +301,16 @@ class SplitRunner:
         event.on_complete(on_complete)
 
 
-def _expect(recorder: Recorder, event: Event) -> int:
+def expect(recorder: Recorder, event: Event) -> int:
     """Announce a span that comes later; one whose work is done comes at once."""
     return NOT_EXPECTED if isinstance(event, DoneEvent) else recorder.expect()
+
+
+@functools.cache
+def _lanes_by_device(backends: tuple[BackendView, ...]) -> dict[str, int]:
+    """The lane of each device by its name; one that is joined by several has the first."""
+    devices = [(v.device.name, [m.name for m in v.device.members]) for v in backends]
+    return {name: lane for lane, name in reversed(lane_names(devices).items())}
 
 
 def _copy_flags(source: Tensor) -> SpanFlag:

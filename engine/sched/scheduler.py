@@ -7,7 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import compute_bytes, fits, grown, place, plan_allocation
-from engine.backend.interface import Backend, Buffer, BufferType, Place, SplitGraph, locate
+from engine.backend.interface import (
+    Backend,
+    Buffer,
+    BufferType,
+    Event,
+    Place,
+    SplitGraph,
+    locate,
+)
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.errors import ModelError, Stopped
@@ -131,21 +139,23 @@ class Scheduler:
         self._is_allocated = True
         return True
 
-    def compute(self, graph: AllocatedGraph, step: int) -> None:
-        """Compute every split in order; returns when the last one is queued.
+    def compute(self, graph: AllocatedGraph, step: int) -> Event | None:
+        """Compute every split in order; returns when the last one is queued, with its event.
 
         Raises: Stopped, or ModelError for an expert that does not exist, after what was queued
         before it is done: the caller may write inputs and plan anew at once. DeviceError as it
         comes: that backend is lost.
         """
+        runner = SplitRunner(
+            graph, self.backends, self.pipeline, self._recorder, step,
+            behaviour=self._behaviour, callback=self.eval_callback,
+        )  # fmt: skip
         try:
-            SplitRunner(
-                graph, self.backends, self.pipeline, self._recorder, step,
-                behaviour=self._behaviour, callback=self.eval_callback,
-            ).run()  # fmt: skip
+            runner.run()
         except (Stopped, ModelError):
             self._synchronize_all()
             raise
+        return runner.last
 
     def synchronize(self) -> None:
         """Block until every backend is done; without an allocated graph the slots begin anew."""

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class SpanKind(enum.IntEnum):
@@ -31,6 +35,11 @@ class SpanKind(enum.IntEnum):
     """One graph from its planning to logits read; index = step id; bytes = tokens in it."""
     PLAN = 5
     """The host planning and allocating a batch shape that is new; index = step id."""
+    SHARD = 6
+    """A device computing its share of a split (-sm row, -sm tensor); index = split id, lane = the
+    device's. The split's own span covers it."""
+    EXCHANGE = 7
+    """Bytes from `peer` to `lane` within a split: what shares hand over; index = split id."""
 
 
 class StepKind(enum.IntEnum):
@@ -40,8 +49,22 @@ class StepKind(enum.IntEnum):
     TOKEN = 1
 
 
+MEMBER_LANE = 128
+"""The lane of the first member of a META device; the others follow. See `lane_names`."""
+
 HOST_LANE = 255
 """The lane of spans that belong to no device: steps and planning."""
+
+NO_LANE = 255
+"""In place of a lane where there is none, such as the source of what is no copy."""
+
+
+def lane_names(backends: Sequence[tuple[str, Sequence[str]]]) -> dict[int, str]:
+    """The device of each lane: each backend's, with those that it joins, in priority order."""
+    names = {lane: name for lane, (name, _) in enumerate(backends)}
+    members = [member for _, joined in backends for member in joined]
+    return names | {MEMBER_LANE + i: name for i, name in enumerate(members)}
+
 
 NO_EXPERTS = (-1, -1)
 """First and last expert of what is no run of experts."""
@@ -52,8 +75,8 @@ NOT_EXPECTED = -1
 SPAN_DTYPE = np.dtype(
     [
         ("kind", "u1"),  # SpanKind
-        ("lane", "u1"),  # backend_id, HOST_LANE for steps and planning
-        ("peer", "u1"),  # COPY: backend_id of the source; STEP: StepKind; else 255
+        ("lane", "u1"),  # backend_id, MEMBER_LANE + i, HOST_LANE for steps and planning
+        ("peer", "u1"),  # COPY, EXCHANGE: lane of the source; STEP: StepKind; else 255
         ("flags", "u1"),  # SpanFlag
         ("plan_id", "i4"),
         ("index", "i4"),

@@ -46,6 +46,7 @@ FETCHED = {
 GPU = Options(devices=("OpenCL0",), n_ctx=512)
 # Its threads wait for one another without giving way, which is slow on a busy computer.
 GGML = Options(devices=("ggml-CPU",), n_ctx=512, n_threads=1)
+TWO = Options(devices=("OpenCL0", "OpenCL1"), tensor_split=(2, 1), n_ctx=512, n_ubatch=4)
 PLACEMENTS = {
     "cpu": Options(devices=("none",), n_ctx=512),
     "opencl all layers": GPU,
@@ -53,6 +54,10 @@ PLACEMENTS = {
     # The recorded prompts are shorter than the rule's 32 rows.
     "opencl half, op_offload from one row on": GPU,
     "opencl half, op_offload off": replace(GPU, op_offload=False),
+    # Prompts of several graphs, so that there is a pipeline to fill.
+    "two devices, mode none": replace(TWO, split_mode="none", main_gpu=1),
+    "two devices, layers in turn": replace(TWO, n_copies=1),
+    "two devices, layers as a pipeline": replace(TWO, n_copies=4),
     "ggml all layers": GGML,
     "ggml half": GGML,
     "ggml in the CPU's place": replace(GGML, devices=("none",)),
@@ -64,6 +69,9 @@ def placed(request, monkeypatch):
     """Give a function that opens a model with half of its layers, all or none on a device."""
     if "from one row" in request.param:
         monkeypatch.setenv("GGML_OP_OFFLOAD_MIN_BATCH", "1")
+    if "two devices" in request.param:
+        request.getfixturevalue("opencl_device")
+        monkeypatch.setenv("SPLITSCOPE_OPENCL_PARTS", "2")
     if "opencl" in request.param:
         request.getfixturevalue("opencl_device")
     if "ggml" in request.param:

@@ -45,6 +45,7 @@ class OpenClBackend(Backend):
         self._queue = cl.CommandQueue(device.context, device.handle, properties=PROFILING)
         self._scratch = Scratch(device.buffer_type())
         self._unfinished: deque[CommandEvent] = deque()
+        self._guard: cl.Event | None = None
         self._stop_word: ctypes.c_int64 | None = None
 
     def graph_compute(self, graph: SplitGraph) -> Event:
@@ -60,7 +61,7 @@ class OpenClBackend(Backend):
         with driver_errors(self.name, f"compute split {graph.uid}"):
             commands = split.enqueue(self._queue)
             self._queue.flush()
-        return self._track(commands[0], commands[-1])
+        return self.track(commands[0], commands[-1])
 
     def synchronize(self) -> None:
         """Block until the queue is empty; every completion has been told when this returns."""
@@ -77,7 +78,7 @@ class OpenClBackend(Backend):
             command = cl.enqueue_copy(
                 self._queue, target.target, data, dst_offset=place.offset, is_blocking=False
             )
-        return self._track(command, command)
+        return self.track(command, command)
 
     def get_tensor_async(self, place: Place, out: Bytes) -> Event:
         """Queue a read into `out`."""
@@ -86,12 +87,17 @@ class OpenClBackend(Backend):
             command = cl.enqueue_copy(
                 self._queue, out, source.memory, src_offset=place.offset, is_blocking=False
             )
-        return self._track(command, command)
+        return self.track(command, command)
 
     def cpy_tensor_async(
         self, source_backend: Backend, source: Place, target: Place, n_bytes: int
     ) -> Event | None:
-        """Queue a copy between devices of one context, after all that is queued on the source."""
+        """Queue a copy between devices of one context, after all that is queued on the source.
+
+        It runs in the source's queue, so that what the source computes next cannot overwrite what
+        is being copied; this queue waits for it. It waits for what this queue was last told to wait
+        for, since that guards the target.
+        """
         origin, own = source.buffer, target.buffer
         if not isinstance(source_backend, OpenClBackend) or not isinstance(origin, OpenClBuffer):
             return None
@@ -99,24 +105,27 @@ class OpenClBackend(Backend):
             return None
         with driver_errors(self.name, "copy data"):
             command = cl.enqueue_copy(
-                self._queue,
+                source_backend.queue,
                 own.target,
                 origin.memory,
                 byte_count=n_bytes,
                 src_offset=source.offset,
                 dst_offset=target.offset,
-                wait_for=source_backend.barrier_for(self),
+                wait_for=[self._guard] if self._guard is not None else None,
             )
-            self._queue.flush()
-        return self._track(command, command)
+            source_backend.queue.flush()
+            if source_backend is not self:
+                self.wait_for([command])
+        return source_backend.track(command, command)
 
-    def barrier_for(self, other: OpenClBackend) -> list[cl.Event]:
-        """What `other` has to wait for to come after this stream's work; nothing for itself."""
-        if other is self:
-            return []
-        marker = cl.enqueue_marker(self._queue)
-        self._queue.flush()
-        return [marker]
+    @property
+    def queue(self) -> cl.CommandQueue:
+        """The queue, for work that belongs between other work of this stream."""
+        return self._queue
+
+    def wait_for(self, commands: list[cl.Event]) -> None:
+        """Hold later work of this queue until commands of other queues of the context are done."""
+        cl.enqueue_barrier(self._queue, wait_for=commands)
 
     def event_record(self, event: Event) -> None:
         """Let `event` stand for everything queued so far."""
@@ -124,16 +133,22 @@ class OpenClBackend(Backend):
         with driver_errors(self.name, "mark its queue"):
             marker = cl.enqueue_marker(self._queue)
             self._queue.flush()
-        event.record(self._track(marker, marker))
+        event.record(self.track(marker, marker), self)
 
     def event_wait(self, event: Event) -> None:
         """Hold later work of this queue until `event`; other backends' events hold the host."""
-        recorded = event.recorded if isinstance(event, StreamEvent) else None
+        if not isinstance(event, StreamEvent):
+            event.synchronize()
+            return
+        recorded = event.recorded
         if recorded is None or recorded.context != self.device.context:
             event.synchronize()
             return
+        self._guard = recorded.last
+        if event.stream is self:
+            return  # The queue is in order.
         with driver_errors(self.name, "wait for an event"):
-            cl.enqueue_barrier(self._queue, wait_for=[recorded.last])
+            self.wait_for([recorded.last])
 
     def set_stop_word(self, address: int) -> None:
         """Look at the int64 at `address` before each split."""
@@ -179,7 +194,7 @@ class OpenClBackend(Backend):
             launches = bind_all(self.device, calls)
             return CompiledSplit(launches, can_clone=self.device.can_clone)
 
-    def _track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
+    def track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""
         while self._unfinished and self._unfinished[0].is_done:
             self._unfinished.popleft().fire()

@@ -15,6 +15,7 @@ from engine.backends.opencl.clock import Reading, detect_clock
 from engine.backends.opencl.discovery import platform_rank
 from engine.backends.opencl.events import END, PROFILING, EventSource, StreamEvent, command_ns
 from engine.backends.opencl.pinned import PinnedBufferType, pinned_facts
+from engine.backends.opencl.platforms import parts_of
 from engine.backends.opencl.programs import Programs
 from engine.backends.opencl.rules import OpenClRules
 from engine.backends.opencl.tuning import Tuning, tuning_for
@@ -137,14 +138,19 @@ def shares_finely(handle: cl.Device) -> bool:
 
 
 def make_devices(
-    reg: BackendReg, usable: tuple[FoundDevice, ...], offload_min_batch: int
+    reg: BackendReg,
+    usable: tuple[FoundDevice, ...],
+    offload_min_batch: int,
+    *,
+    n_parts: int = 1,
 ) -> tuple[tuple[OpenClDevice, ...], tuple[Unavailable, ...]]:
     """Devices OpenCL0, OpenCL1, ... and those whose driver refused to open them.
 
-    Devices of one platform share a context, so that copies between them skip the host.
+    Devices of one platform share a context, so that copies between them skip the host. Each CPU is
+    taken as `n_parts` devices.
     """
     devices: list[OpenClDevice] = []
-    refused: list[Unavailable] = []
+    usable, refused = _in_parts(usable, n_parts)
     contexts: dict[cl.Platform, cl.Context] = {}
     for found in usable:
         platform = found.handle.platform
@@ -164,6 +170,22 @@ def make_devices(
         except cl.Error as error:
             refused.append(Unavailable(found.description, f"its driver refused: {error}"))
     return tuple(devices), tuple(refused)
+
+
+def _in_parts(
+    usable: tuple[FoundDevice, ...], n_parts: int
+) -> tuple[tuple[FoundDevice, ...], list[Unavailable]]:
+    """The devices, CPUs in parts; one whose driver cannot divide it stays whole, and it is said."""
+    found: list[FoundDevice] = []
+    refused: list[Unavailable] = []
+    for device in usable:
+        try:
+            found += parts_of(device, n_parts)
+        except cl.Error as error:
+            found.append(device)
+            reason = f"its driver refused to divide it: {error}"
+            refused.append(Unavailable(f"{n_parts} parts of {device.description}", reason))
+    return tuple(found), refused
 
 
 def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) -> DeviceFacts:

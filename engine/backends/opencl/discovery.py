@@ -38,7 +38,8 @@ class FoundDevice:
     """A device as its platform describes it. `version_text` is CL_PLATFORM_VERSION.
 
     `shares_memory`: it works in the host's memory, so that what is there need not be copied.
-    `no_mapping` is why it cannot read a mapped file all the same, as a check found.
+    `no_mapping` is why it cannot read a mapped file all the same, as a check found. `part` names a
+    device that is a part of another.
     """
 
     platform: str
@@ -47,6 +48,7 @@ class FoundDevice:
     is_cpu: bool
     shares_memory: bool = False
     no_mapping: str = ""
+    part: str = ""
     handle: Any = field(default=None, compare=False, repr=False)
 
     @property
@@ -64,7 +66,8 @@ class FoundDevice:
     def description(self) -> str:
         """Driver and hardware for people, such as "PoCL 3.1, Intel Xeon"."""
         copies = f"; weights are copied, as {self.no_mapping}" if self.no_mapping else ""
-        return f"{self.driver}, {hardware_name(self.device_name)}{copies}"
+        part = f", {self.part}" if self.part else ""
+        return f"{self.driver}, {hardware_name(self.device_name)}{part}{copies}"
 
 
 def platform_rank(version_text: str) -> tuple[int, ...]:

@@ -164,15 +164,18 @@ class StreamEvent(Event):
 
     def __init__(self) -> None:
         self._recorded: CommandEvent | None = None
+        self.stream: object = None
+        """The stream that recorded last."""
 
     @property
     def recorded(self) -> CommandEvent | None:
         """The marker of the last record; None before the first."""
         return self._recorded
 
-    def record(self, marker: CommandEvent) -> None:
-        """Stand for `marker` from now on."""
+    def record(self, marker: CommandEvent, stream: object) -> None:
+        """Stand for `marker`, which is in the queue of `stream`, from now on."""
         self._recorded = marker
+        self.stream = stream
 
     def synchronize(self) -> None:
         """Block until what was recorded is done; returns at once before the first record."""

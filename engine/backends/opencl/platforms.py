@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyopencl as cl
 
 from engine.backends.opencl.discovery import (
@@ -37,6 +39,25 @@ def find_devices() -> tuple[tuple[FoundDevice, ...], tuple[Unavailable, ...]]:
         if not devices:
             empty.append(Unavailable(name, "its driver finds no device", NO_PLATFORM_HINT))
     return tuple(found), tuple(empty)
+
+
+def parts_of(found: FoundDevice, n_parts: int) -> tuple[FoundDevice, ...]:
+    """A CPU device as several, each with an equal share of its cores; any other as it is.
+
+    At most as many as it has cores. Raises what the driver says when it cannot be divided.
+    """
+    n_cores = int(found.handle.max_compute_units)
+    n_parts = min(n_parts, n_cores)
+    if not found.is_cpu or n_parts < 2:
+        return (found,)
+    each = n_cores // n_parts
+    equally = [cl.device_partition_property.EQUALLY, each]
+    handles = found.handle.create_sub_devices(equally)[:n_parts]
+    cores = f"{each} of {n_cores} cores"
+    return tuple(
+        replace(found, handle=handle, part=f"part {i} of {n_parts} ({cores})")
+        for i, handle in enumerate(handles, 1)
+    )
 
 
 def _devices_of(platform: cl.Platform) -> list[FoundDevice]:

@@ -10,6 +10,9 @@ from engine.core.devices import CUDA_MIN_BATCH, Unavailable
 
 MIN_BATCH_VARIABLE = "GGML_OP_OFFLOAD_MIN_BATCH"
 
+PARTS_VARIABLE = "SPLITSCOPE_OPENCL_PARTS"
+"""Takes each CPU device as so many devices, to try several devices on a computer without a GPU."""
+
 
 class OpenClReg(BackendReg):
     """The family with its devices OpenCL0, OpenCL1, ...; or without, and then with the reason."""
@@ -33,7 +36,9 @@ class OpenClReg(BackendReg):
 
         found, nothing_there = find_devices()
         usable, left_out = select(found, lambda device: check_apart(device, found.index(device)))
-        self._devices, refused = make_devices(self, usable, offload_min_batch())
+        self._devices, refused = make_devices(
+            self, usable, offload_min_batch(), n_parts=_number_in(PARTS_VARIABLE, 1)
+        )
         self._unavailable = nothing_there + left_out + refused
 
     def devices(self) -> tuple[Device, ...]:
@@ -54,5 +59,10 @@ def create() -> OpenClReg:
 
 def offload_min_batch() -> int:
     """The batch from which operations of the host are wanted; ggml's variable may change it."""
-    text = os.environ.get(MIN_BATCH_VARIABLE, "")
-    return int(text) if text.isdecimal() else CUDA_MIN_BATCH
+    return _number_in(MIN_BATCH_VARIABLE, CUDA_MIN_BATCH)
+
+
+def _number_in(variable: str, default: int) -> int:
+    """The whole number that an environment variable holds; `default` where it holds none."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else default

@@ -68,7 +68,12 @@ def test_a_text_stands_for_a_value(name, text, value):
         ("top_p", "1.5", "--top-p cannot be 1.5.", "It must be at most 1."),
         ("temperature", "nan", "--temp cannot be nan.", "It must be at least 0."),
         ("flash_attn", "maybe", "-fa cannot be maybe.", "It must be one of on, off, auto."),
-        ("split_mode", "rows", "-sm cannot be rows.", "It must be one of none, layer, tensor."),
+        (
+            "split_mode",
+            "rows",
+            "-sm cannot be rows.",
+            "It must be one of none, layer, row, tensor.",
+        ),
         ("main_gpu", "-2", "-mg cannot be -2.", "It must be at least -1."),
         ("tensor_split", "3,x", "-ts cannot be 3,x.", SHARES),
         ("tensor_split", "3,,1", "-ts cannot be 3,,1.", SHARES),
@@ -118,15 +123,6 @@ def test_both_bounds_are_allowed_and_what_lies_beyond_is_not(spec):
     for beyond in (spec.low - 1, spec.high + 1):
         with pytest.raises(PlacementError):
             spec.check(beyond)
-
-
-def test_what_only_llama_cpp_has_is_refused_with_the_reason_and_what_to_do_instead():
-    with pytest.raises(PlacementError) as caught:
-        SPEC_BY_FIELD["split_mode"].parse("row")
-
-    assert caught.value.title == "-sm cannot be row."
-    assert caught.value.sentence.startswith("No device here supports split buffers.")
-    assert caught.value.hint == "Choose layer, or tensor, which took its place."
 
 
 def test_changes_are_checked():

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from engine.backends.null.reg import NullReg
+from engine.backends.null.reg import NullBufferType, NullReg
 from engine.backends.null.virtual import parse_virtual
+from engine.core.devices import BufferUsage
 from engine.core.options import Options
 from engine.core.plan import Batch
-from engine.errors import ModelError, PlacementError, Stopped
+from engine.errors import DeviceError, ModelError, PlacementError, Stopped
 from engine.model.batch_inputs import PlacedBatch
 from engine.model.blocks.graph_context import InputKey, InputKind
 from engine.model.context import ModelContext
@@ -110,6 +111,83 @@ def test_graphs_of_a_pipeline_take_one_slot_after_another(tmp_path):
     slots = [call.split()[2] for call in made.calls if call.startswith("event_new CUDA1")][-4:]
     recorded = [call.split()[2] for call in made.calls if call.startswith("event_record CUDA1")]
     assert [event for event in recorded if event in slots] == [slots[i] for i in (0, 1, 1, 2, 3, 0)]
+
+
+PAIR = ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:8192:preset=cuda", CPU)
+
+
+def waits_of(calls, name):
+    return [call for call in calls if call.startswith("synchronize") and name in call]
+
+
+def test_ubatches_of_a_prompt_are_queued_without_waiting_for_one_another(tmp_path):
+    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False).load()
+    made.calls.clear()
+
+    made.decode(32 * 6)
+
+    calls = list(made.calls)
+    slots = [plan.copy_slot for plan in made.plans]
+    steps = made.recorder.snapshot().of_kind(SpanKind.STEP)
+    made.close()
+    assert slots == [0, 1, 2, 3]  # The fifth and the sixth are the first and second again.
+    assert [int(step["bytes"]) for step in steps] == [32] * 6
+    assert len(waits_of(calls, "CUDA1")) <= 2  # For the logits, and at the end.
+
+
+def test_one_copy_computes_one_ubatch_after_the_other(tmp_path):
+    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False, n_copies=1).load()
+
+    made.decode(32 * 6)
+
+    found = [(plan.n_copies, plan.copy_slot) for plan in made.plans]
+    made.close()
+    assert found == [(1, 0)]
+
+
+def test_a_stop_in_a_pipeline_leaves_nothing_under_way(tmp_path):
+    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False).load()
+    made.context._on_plan = lambda plan: setattr(made, "stop", plan.copy_slot == 1)
+
+    with pytest.raises(Stopped):
+        made.decode(32 * 6)
+
+    assert made.context.n_past == 64
+    assert not made.context._is_under_way
+    made.stop = False
+    made.decode(32)
+    assert made.context.n_past == 96
+    made.close()
+
+
+class _Little(NullBufferType):
+    """Memory for compute buffers up to a size."""
+
+    most = 0
+
+    def alloc_buffer(self, size, usage=BufferUsage.ANY):
+        if usage is BufferUsage.COMPUTE and size > self.most:
+            raise DeviceError("No memory for it.")
+        return super().alloc_buffer(size, usage)
+
+
+def test_without_memory_for_a_pipeline_there_is_none_and_it_is_said(tmp_path, monkeypatch):
+    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False)
+    one = made.planner.without_pipeline()
+    needs = [
+        [sum(chunks) for chunks in planner.reserved[Batch.PROMPT].memory.chunk_bytes]
+        for planner in (one, made.planner)
+    ]
+    assert needs[0][1] < needs[1][1]
+    monkeypatch.setattr(_Little, "most", needs[0][1])
+    monkeypatch.setattr(made.context._devices["CUDA1"]._buft, "__class__", _Little)
+
+    made.load()
+    made.decode(64)
+
+    assert [plan.n_copies for plan in made.plans] == [1]
+    assert made.context.pipeline_note == "pipeline off: no memory for 4 copies. No memory for it."
+    made.close()
 
 
 def test_flipping_op_offload_plans_the_next_batch_anew(run):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_virtual
+from engine.core.devices import CPU_BUFT
 from engine.core.options import Options
 from engine.errors import DeviceError, ModelError, Stopped
 from engine.gguf.reader import open_gguf
@@ -138,4 +139,4 @@ def test_a_file_that_ends_early_can_be_planned_and_not_run():
 
 def test_memory_a_device_does_not_have_is_refused(loading):
     with pytest.raises(DeviceError, match="GPU0 has no memory called CPU"):
-        buffer_type_of(loading.devices["GPU0"], "CPU")
+        buffer_type_of(loading.devices["GPU0"], CPU_BUFT)

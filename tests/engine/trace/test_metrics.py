@@ -9,7 +9,7 @@ from engine.trace import metrics
 from engine.trace.metrics import LaneTime, Parts
 from engine.trace.records import HOST_LANE, NO_EXPERTS, SPAN_DTYPE, SpanKind, StepKind
 
-SPLIT, COPY, WAIT, NODE, STEP, PLAN = SpanKind
+SPLIT, COPY, WAIT, NODE, STEP, PLAN, SHARD, EXCHANGE = SpanKind
 
 
 def span(kind, start, end, *, lane=0, index=0, step=0, peer=255, n_bytes=0, plan_id=0):
