@@ -14,6 +14,7 @@ engine.core.diff.diff_sets                    what a change of options changed
 engine.backend.interface                      the contract of backends
 engine.backend.registry.Registry              backends and devices of this machine
 engine.backends.BUILTIN                       the backends that come with Splitscope
+engine.backends.meta.device.join_devices      several devices as one, each with its share
 engine.model.context.ModelContext             a loaded model that computes batches
 engine.sched.scheduler.Scheduler              buffers for plans, and their execution
 engine.sched.execute.SplitRunner              wait, copy, compute, record
@@ -27,6 +28,7 @@ engine.machine.Machine                        devices of this computer, or on pa
 engine.planning.Planning                      the open model and its plans
 engine.stopping.StopSwitch                    whom a wish to stop concerns
 engine.running.Running                        a model on its devices: load, run, score, export
+engine.predicting.predict                     a run on devices on paper, in virtual time
 engine.session.Session                        both: open, plan, run
 engine.service.serve                          the engine in its own process
 engine.cli                                    the command line twin of the window

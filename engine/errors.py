@@ -5,6 +5,7 @@
         GgufError             a file that is not a sound GGUF: offset, key or tensor, found, allowed
         ModelError            a model, or what was asked of it, cannot be run or planned
         DeviceError           a device or driver refused: device, kernel, build log
+          MemoryRefusedError  it has no memory: what it has, how much was wanted, what for
         PlacementError        no backend can take an operation, or options cannot be met
         TextError             a chat template cannot be used
         ExportError           a trace or picture cannot be written
@@ -49,6 +50,10 @@ class ModelError(UserError):
 
 class DeviceError(UserError):
     """A device or its driver refused."""
+
+
+class MemoryRefusedError(DeviceError):
+    """A device has no memory for something."""
 
 
 class PlacementError(UserError):

@@ -13,11 +13,15 @@ from engine.backend.registry import Registry
 from engine.backend.search_paths import default_folders, named_files
 from engine.backends import OPTIONS, library_kinds, register_builtin
 from engine.backends.choice import choose_backends
+from engine.backends.meta.check import check_shared
+from engine.backends.meta.device import join_devices
 from engine.backends.null import presets
-from engine.backends.null.virtual import parse_virtual
+from engine.backends.null.reg import NullReg
+from engine.backends.null.virtual import parse_paper
 from engine.core.devices import DeviceFacts, DeviceType, Unavailable
 from engine.core.load_report import LoadReport, Outcome
 from engine.errors import DeviceError, PlacementError
+from engine.model.loader import check_present
 from engine.report.devices import device_summary
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from engine.backend.interface import BackendReg, Device
     from engine.core.load_report import Origin
     from engine.core.summary import DeviceSummary
+    from engine.model.planning import ModelPlanner
 
 PAPER_GPU_MIB = 8192
 
@@ -46,7 +51,10 @@ class Machine:
         load: Sequence[str | Path] = (),
         rpc: Sequence[str] = (),
     ) -> None:
-        self._virtual = _with_cpu(tuple(parse_virtual(text) for text in virtual))
+        self.paper_lines = tuple(virtual)
+        on_paper = [parse_paper(text) for text in virtual]
+        self._speeds = {device.facts.name: device.speed for device in on_paper}
+        self._virtual = _with_cpu(tuple(device.facts for device in on_paper))
         _refuse_same_names(self._virtual)
         if virtual and (load or rpc or backends is not None):
             raise PlacementError(
@@ -114,6 +122,10 @@ class Machine:
             )
         return self.loader.registry
 
+    def paper_family(self) -> NullReg:
+        """The devices on paper, new ones, whose clock begins at 0."""
+        return NullReg(self._virtual, speeds=self._speeds)
+
     def facts(self) -> tuple[DeviceFacts, ...]:
         """What planning may know of the devices now; devices on paper get a CPU on paper."""
         return self._virtual or tuple(device.facts for device in self.devices())
@@ -149,6 +161,23 @@ class Machine:
             return None
         tried = self.loader.report.of(origin.kind, origin.backend) if origin.kind else LoadReport()
         return replace(origin, attempts=tried.attempts)
+
+
+def devices_for(planner: ModelPlanner, devices: Sequence[Device]) -> dict[str, Device]:
+    """The devices by name, with the one that joins some of them where the model is planned for it.
+
+    Raises: PlacementError where they cannot share the model's graphs; DeviceError for one that is
+    not there any more.
+    """
+    known = {device.facts.name: device for device in devices}
+    joined = planner.model.joined
+    if joined is None:
+        return known
+    check_present(planner.model, known)
+    for planned in planner.reserved.values():
+        check_shared(planned.plan, joined, planner.model.shards)
+    members = [known[member.name] for member in joined.members]
+    return known | {joined.name: join_devices(joined, members, planner.model.shards)}
 
 
 def load_problem(path: Path, report: LoadReport) -> DeviceError | None:

@@ -22,7 +22,6 @@ from engine.machine import Machine, with_paper_gpu
 from engine.model.fetch import fetch_demo
 from engine.model.generic import check_has_graph
 from engine.model.manifest import DEMO
-from engine.model.meta_device import check_runs
 from engine.model.planning import ModelPlanner, make_planner
 from engine.report.weight_places import WeightPlace, weight_places
 from engine.text.tokenizer import Tokenizer
@@ -183,17 +182,33 @@ class Planning:
         """What a run needs, now.
 
         Raises:
-            PlacementError: devices on paper run nothing, or the options are planned only.
+            PlacementError: devices on paper run nothing.
             ModelError: this version has no graph for the model.
         """
         if self._machine.is_on_paper:
             raise PlacementError(
                 "Devices on paper cannot run a model.",
                 "They have no memory and no kernels.",
-                "Leave --virtual out to run on this machine's devices.",
+                "Leave --virtual out to run on this machine's devices, or predict how long a run "
+                "would take: python -m engine trace --help",
             )
         check_has_graph(self.model.file)
-        check_runs(self.options)
+        return RunSetup(self.model, self.options)
+
+    def paper_setup(self) -> RunSetup:
+        """What a prediction needs, now.
+
+        Raises:
+            PlacementError: the devices are real, so that a run can be measured.
+            ModelError: this version has no graph for the model.
+        """
+        if not self._machine.is_on_paper:
+            raise PlacementError(
+                "Only devices on paper are predicted.",
+                "What this machine's devices take can be measured.",
+                "Name devices on paper, such as --virtual GPU0:gpu:8192:preset=cuda",
+            )
+        check_has_graph(self.model.file)
         return RunSetup(self.model, self.options)
 
     def close(self) -> None:

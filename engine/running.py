@@ -20,11 +20,13 @@ from engine.core.summary import Embedded, Progress, RunState, RunSummary, ScoreS
 from engine.core.table import PlanTable, table_of
 from engine.errors import DeviceError, ExportError, ModelError, Stopped
 from engine.gguf import keys
+from engine.machine import devices_for
 from engine.model.context import Logits, ModelContext
 from engine.model.planning import ModelPlanner, make_planner
 from engine.report.embeddings import check_rows
 from engine.report.run_progress import RunProgress, RunStatus
 from engine.report.run_sums import Generated, run_summary, settled_snapshot
+from engine.report.together import together
 from engine.report.trace_names import trace_meta
 from engine.text.prompt import Prompt, read_prompt
 from engine.text.sampling import Sampler, SamplingOptions, gap
@@ -117,7 +119,8 @@ class Running:
 
         Raises:
             ModelError: the file is not whole.
-            DeviceError: a device refused, or there is not enough memory; nothing stays loaded.
+            DeviceError: a device is not there any more, and what is loaded stays; or one refused,
+                or there is not enough memory, and nothing stays loaded.
             Stopped: somebody asked to stop.
         """
         if self._loaded is None or not self._loaded.serves(setup):
@@ -125,24 +128,30 @@ class Running:
                 setup.model.file, setup.model.facts, setup.options, plan_ids=self._plan_ids
             )
             check(planner)
+            # It refuses what cannot run here, while what is loaded stays.
+            context = self._context(setup, planner)
             self.drop()
-            self._loaded = _Loaded(setup.model, setup.options, self._load(setup, planner))
+            self._load(context)
+            self._loaded = _Loaded(setup.model, setup.options, context)
         context = self._loaded.context
         check(context.planner)
         context.planner.op_offload = setup.options.op_offload
         context.set_threads(setup.options.n_threads or physical_cores())
         return context
 
-    def _load(self, setup: RunSetup, planner: ModelPlanner) -> ModelContext:
-        context = ModelContext(
+    def _context(self, setup: RunSetup, planner: ModelPlanner) -> ModelContext:
+        return ModelContext(
             setup.model.file,
             planner,
-            {device.facts.name: device for device in self._machine.devices()},
+            devices_for(planner, self._machine.devices()),
             self.recorder,
             on_plan=self._remember_plan,
             stop_address=self._stop.address,
             stop_asked=self._stop.is_asked,
         )
+
+    def _load(self, context: ModelContext) -> None:
+        """Bring the model onto its devices; what was loaded is released when that fails."""
         try:
             context.load(self._listeners.on_progress)
         except MemoryError as error:
@@ -151,7 +160,6 @@ class Running:
         except BaseException:
             context.dispose()
             raise
-        return context
 
     def _remember_plan(self, plan: Plan) -> None:
         self._met[plan.plan_id] = plan
@@ -266,8 +274,7 @@ class Running:
                 reason = self._generate(context, setup, tokens, n_predict, progress)
             text = setup.model.tokenizer.decode(progress.tokens)
             generated = Generated(prompt, tokens, progress.tokens, text, reason)
-            summary = run_summary(generated, self._settled(), self.met_plans)
-            return replace(summary, notes=read.notes)
+            return self._summary(generated, context, read.notes)
 
     def _generate(
         self,
@@ -347,8 +354,22 @@ class Running:
                 assert pooling is not None, "check_embeds lets no other through"
             # As a generation of no tokens: it is as long as was asked for.
             generated = Generated(text, tokens, [], "", StopReason.LENGTH)
-            summary = run_summary(generated, self._settled(), self.met_plans)
-            return Embedded(pooling.name.lower(), rows, replace(summary, notes=read.notes))
+            return Embedded(
+                pooling.name.lower(), rows, self._summary(generated, context, read.notes)
+            )
+
+    def _summary(
+        self, generated: Generated, context: ModelContext, notes: Sequence[str]
+    ) -> RunSummary:
+        """The sums of what was just computed."""
+        snapshot, plans, planner = self._settled(), self.met_plans, context.planner
+        return replace(
+            run_summary(generated, snapshot, plans),
+            notes=(*notes, *((context.pipeline_note,) if context.pipeline_note else ())),
+            together=together(
+                snapshot.without_nodes(), plans, planner.model.n_copies, planner.pipeline_obstacle
+            ),
+        )
 
     # Traces.
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from engine.core.table import PlanSetTable, PlanTable
     from engine.model.context import ModelContext
     from engine.opcheck.cases import CountedCase
+    from engine.predicting import Predicted
     from engine.report.weight_places import WeightPlace
     from engine.trace.recorder import Recorder
     from engine.trace.snapshot import TraceSnapshot
@@ -252,6 +253,31 @@ class Session:
         """The embeddings of a text, by a model that gives them; `setup` and `job` as in `run`."""
         job = self.admit() if job is None else job
         return self._running.embed(setup or self.setup(), text, job=job)
+
+    def predict(
+        self,
+        n_prompt: int,
+        n_predict: int,
+        *,
+        setup: RunSetup | None = None,
+        job: int | None = None,
+    ) -> Predicted:
+        """What a run on devices on paper would take, in virtual time; nothing is loaded.
+
+        Raises: ModelError, PlacementError, Stopped.
+        """
+        # Who runs on real devices does not need it.
+        from engine.predicting import predict
+
+        self._stop.begin(self.admit() if job is None else job)
+        return predict(
+            self._machine, setup or self._planning.paper_setup(), n_prompt, n_predict,
+            stop=self._stop, on_progress=self._listeners.on_progress,
+        )  # fmt: skip
+
+    def paper_setup(self) -> RunSetup:
+        """What a prediction would be made of, now: model and options."""
+        return self._planning.paper_setup()
 
     def prompt_tokens(self, prompt: str, *, chat: bool = False) -> list[int]:
         """Tokens of a prompt, raw or wrapped in the model's chat template."""

@@ -63,6 +63,10 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ),
     ActionSpec("restart_engine", "Restart engine", "End the engine's process and start it anew"),
     ActionSpec(
+        "critical_path", "Critical path", "What bounded the selected step; the rest is dimmed",
+        ("Ctrl+K",), checkable=True,
+    ),
+    ActionSpec(
         "export", "Export trace…", "Write the recorded run for Perfetto", ("Ctrl+E",), _EXPORT,
         "export",
     ),
@@ -161,7 +165,7 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "copy_device_json",
         ),
     ),
-    ("Trace", ("export", "export_chrome")),
+    ("Trace", ("critical_path", SEPARATOR, "export", "export_chrome")),
     (
         "Help",
         (
@@ -193,6 +197,7 @@ PANE_KEYS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("0", "Show the whole run"),
             (", and .", "The slice before, the next slice of the lane"),
             ("[ and ]", "Along the flow: from a split to its copy and back"),
+            ("J", "From an idle moment to what the device waited for"),
             ("Esc", "End the range, then the selection"),
         ),
     ),

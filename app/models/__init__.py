@@ -7,6 +7,7 @@ cells             roles of cells, marks and alignment that tables share
 device_entries    pure: what the devices' table lists, and how far each got
 device_words      pure: a device's facts, and how it got here, in words
 devices_model     DevicesModel: that table
+links_model       LinksModel: the links between devices that a run used
 load_report_model  LoadReportModel: every path that was tried to load backends
 op_matrix_model   OpMatrixModel: what checking operations found
 candidates_model  CandidatesModel: what each device answered

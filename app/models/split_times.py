@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.core.plan import Batch
-from engine.trace.metrics import statistics, statistics_by_id
+from engine.trace.metrics import statistics, statistics_by_id, union_ns
 from engine.trace.records import SpanKind, Spans
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class SplitTimes:
     """Times of one plan's splits and copies; NaN where nothing was measured.
 
     A prompt is read once, in one step or several: its figures are sums over them. A token's are
-    medians over `n_steps`. `wall_ns` is the same of whole steps.
+    medians over `n_steps`. `wall_ns` is the same of whole steps, where these overlap their union.
     """
 
     n_steps: int
@@ -47,15 +47,22 @@ def split_times(spans: Spans, plan: PlanTable) -> SplitTimes | None:
     if not len(mine):
         return None
     is_median = plan.batch is Batch.TOKEN
-    wall = (steps["end_ns"] - steps["start_ns"]).astype(np.float64)
     return SplitTimes(
         n_steps=max(len(np.unique(mine["step"])), 1),
         is_median=is_median,
         split_ns=_column(mine, SpanKind.SPLIT, len(plan.splits), is_median=is_median),
         copy_ns=_column(mine, SpanKind.COPY, len(plan.copies), is_median=is_median),
-        wall_ns=float(np.median(wall) if is_median else wall.sum()) if len(wall) else np.nan,
+        wall_ns=_wall_ns(steps, is_median=is_median),
         spans=mine,
     )
+
+
+def _wall_ns(steps: Spans, *, is_median: bool) -> float:
+    if not len(steps):
+        return np.nan
+    if is_median:
+        return float(np.median(steps["end_ns"] - steps["start_ns"]))
+    return float(union_ns(steps["start_ns"], steps["end_ns"]))
 
 
 def _column(spans: Spans, kind: SpanKind, n: int, *, is_median: bool) -> npt.NDArray[np.float64]:

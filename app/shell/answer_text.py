@@ -15,7 +15,7 @@ from engine.core.devices import CUDA_MIN_BATCH, DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
 from engine.core.visible import visible
-from engine.trace.metrics import StepSummary, summaries, total_parts
+from engine.trace.metrics import StepSummary, steps_of_kind, steps_summary
 from engine.trace.records import SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -201,24 +201,20 @@ def prompt_shares(spans: Spans) -> dict[int, int]:
 
     Empty without a prompt step.
     """
-    steps = prompt_steps(spans)
-    parts = total_parts(steps)
-    if not parts.wall_ns:
+    prompt = prompt_summary(spans)
+    if prompt is None or not prompt.wall_ns:
         return {}
-    amounts: dict[int, int] = {}
-    for step in steps:
-        for lane in step.lanes:
-            amounts[lane.lane] = amounts.get(lane.lane, 0) + lane.exclusive_ns
+    parts = prompt.parts
+    amounts = {lane.lane: lane.exclusive_ns for lane in prompt.lanes}
     amounts |= {COPIES: parts.copy_ns, WAITS: parts.wait_ns, PLANNING: parts.plan_ns}
     amounts[REST] = parts.rest_ns
     return _tenths(amounts)
 
 
-def prompt_steps(spans: Spans) -> tuple[StepSummary, ...]:
-    """The summaries of the prompt's steps; spans of other steps are left out first."""
-    frames = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == StepKind.PROMPT)]
-    mine = spans[np.isin(spans["step"], frames["step"]) & (spans["kind"] != SpanKind.NODE)]
-    return summaries(mine, StepKind.PROMPT)
+def prompt_summary(spans: Spans) -> StepSummary | None:
+    """The summary of the prompt's steps; None without any."""
+    steps = steps_of_kind(spans, StepKind.PROMPT)
+    return steps_summary(spans[spans["kind"] != SpanKind.NODE], steps)
 
 
 def _tenths(amounts: dict[int, int]) -> dict[int, int]:

@@ -207,6 +207,7 @@ class MainWindow(QMainWindow):
         width_px = self._settings.layout_width_px
         if layout is not None and not self.area.restore_layout(layout, width_px):
             self._settings.forget_layout()
+        self._state.set_shows_path(shows=self._settings.shows_path)
         if self._settings.open_sections is not None:
             self.options.open_only(self._settings.open_sections)
         self._show_recent()
@@ -249,6 +250,7 @@ class MainWindow(QMainWindow):
         self.actions_["batch_prompt"].setChecked(is_prompt)
         self.actions_["batch_token"].setChecked(not is_prompt)
         self.actions_[f"theme_{self._theme.choice.value}"].setChecked(True)
+        self.actions_["critical_path"].setChecked(self._state.shows_path)
         self.actions_["op_offload"].setChecked(self._controller.planning.options.op_offload)
 
     # What follows what.

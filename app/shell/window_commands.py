@@ -100,6 +100,7 @@ class WindowCommands(QObject):
             "check_ops": self.check_ops,
             "copy_device": self.copy_device,
             "copy_device_json": self.copy_device_json,
+            "critical_path": self.flip_path,
             "export": self.export_perfetto,
             "export_chrome": self.export_chrome,
             "manual": self.show_manual,
@@ -271,6 +272,13 @@ class WindowCommands(QObject):
         planning = self._controller.planning
         planning.change(op_offload=not planning.options.op_offload)
 
+    def flip_path(self) -> None:
+        """Show the critical path on the timeline, or do not; remembered."""
+        shows = not self._state.shows_path
+        self._settings.shows_path = shows
+        self._state.set_shows_path(shows=shows)
+        self._window.sync_checks()
+
     # Devices.
 
     def show_load_report(self) -> None:
@@ -374,7 +382,8 @@ def command_line(path: str, args: list[str]) -> str:
 
 def llama_cpp_args(options: Options) -> list[str]:
     """The arguments that llama.cpp knows: a few are Splitscope's own."""
-    return replace(options, layer_rule=DEFAULTS.layer_rule, blas=DEFAULTS.blas).command_args()
+    own = {name: getattr(DEFAULTS, name) for name in ("layer_rule", "blas", "n_copies")}
+    return replace(options, **own).command_args()
 
 
 def about_text() -> str:

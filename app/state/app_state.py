@@ -117,6 +117,7 @@ class AppState(QObject):
     run_changed = Signal(object)
     trace_changed = Signal(object)
     engine_changed = Signal(object)
+    path_changed = Signal(object)
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -140,6 +141,8 @@ class AppState(QObject):
         self._run_options: Options | None = None
         self.trace: TraceSnapshot | None = None
         self.engine_text = "engine starting"
+        self.shows_path = False
+        """Whether the timeline shows the critical path of the selected step."""
 
     def set_model(self, model: ModelSummary | None) -> None:
         """The open model; what belongs to the one before goes with it.
@@ -349,3 +352,9 @@ class AppState(QObject):
         """The engine's state in the status bar."""
         self.engine_text = text
         self.engine_changed.emit(text)
+
+    def set_shows_path(self, *, shows: bool) -> None:
+        """Show the critical path, or do not."""
+        if shows != self.shows_path:
+            self.shows_path = shows
+            self.path_changed.emit(shows)

@@ -80,6 +80,18 @@ class Settings:
         self._values.setValue("n_predict", n)
 
     @property
+    def shows_path(self) -> bool:
+        """Whether the timeline shows the critical path."""
+        text = str(self._values.value("critical_path", "off"))
+        if text not in ("on", "off"):
+            self._drop("critical_path", text)
+        return text == "on"
+
+    @shows_path.setter
+    def shows_path(self, shows: bool) -> None:
+        self._values.setValue("critical_path", "on" if shows else "off")
+
+    @property
     def export_folder(self) -> str:
         """Where a trace was written last; the home folder while there is no such place."""
         folder = Path(str(self._values.value("export_folder", "")))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QColor
 
 from engine.core.devices import DeviceType
+from engine.trace.records import MEMBER_LANE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,11 +117,25 @@ def device_style(palette: Palette, rows: Sequence[DeviceRow]) -> tuple[DeviceLoo
         if row.type is DeviceType.CPU:
             looks.append(DeviceLook("C", row.name, palette.devices[_CPU], is_on_paper(row)))
             continue
-        colours = palette.devices[min(_GPU0 + n_others, _OTHER)]
-        letter = LETTERS[n_others % len(LETTERS)]
-        looks.append(DeviceLook(letter, row.name, colours, is_on_paper(row)))
+        looks.append(_other_look(palette, row, n_others))
         n_others += 1
     return tuple(looks)
+
+
+def lane_looks(palette: Palette, rows: Sequence[DeviceRow]) -> dict[int, DeviceLook]:
+    """The look of each lane of a trace: backends, and the devices that META devices join."""
+    looks = dict(enumerate(device_style(palette, rows)))
+    members = [member for row in rows for member in row.members]
+    n_others = sum(row.type is not DeviceType.CPU for row in rows)
+    for i, member in enumerate(members):
+        looks[MEMBER_LANE + i] = _other_look(palette, member, n_others + i)
+    return looks
+
+
+def _other_look(palette: Palette, row: DeviceRow, place: int) -> DeviceLook:
+    """The look of a device other than the CPU, by its place among them."""
+    colours = palette.devices[min(_GPU0 + place, _OTHER)]
+    return DeviceLook(LETTERS[place % len(LETTERS)], row.name, colours, is_on_paper(row))
 
 
 CIVIDIS = tuple(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QPointF, QRectF, Qt
 from PySide6.QtGui import QBrush, QColor, QFont, QFontMetricsF, QImage, QPainter, QPen, QPixmap
 
@@ -11,7 +13,32 @@ from app.theme.fonts import general_font
 BADGE_PX = 16
 TABLE_BADGE_PX = 14
 
+TONE_ALPHA = 0.5
+"""How strong the marks of a tone are: weaker than any device's."""
+
 _HATCH_ALPHA = {"light": 0.45, "dark": 0.55}
+
+
+class Tone(enum.StrEnum):
+    """A faint pattern for time in which nothing is done, so that it is no device's."""
+
+    RISING = "rising"
+    LEVEL = "level"
+    DOTS = "dots"
+
+
+def tone_brush(tone: Tone, colour: QColor) -> QBrush:
+    """A tone as a tiled brush, transparent between its marks. Make it once a paint."""
+    faint = QColor(colour)
+    faint.setAlphaF(TONE_ALPHA)
+    if tone is Tone.DOTS:
+        return QBrush(_dots(faint, 6))
+    if tone is Tone.RISING:
+        return QBrush(_lines(faint, small=True, crossed=False))
+    image, painter = _tile(5)
+    painter.fillRect(QRectF(0, 2, 5, 1), faint)
+    painter.end()
+    return QBrush(image)
 
 
 def hatch_brush(look: DeviceLook, palette: Palette, *, small: bool = False) -> QBrush:

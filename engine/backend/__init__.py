@@ -7,6 +7,7 @@ loader       load them from files: the best variant of each, a report of every p
 library_kind  what the loader asks of one kind of library
 search_paths  where it looks, and whom it trusts
 apart        a library tried in a process of its own
+memory_refusal  a device without memory for something: how that is told
 host_buffer  ordinary memory as a buffer, aligned or mapped
 transfer     blocking copies between places (SCHED.md 3.6)
 computer     what the operating system says of this computer

@@ -5,6 +5,7 @@ opencl  GPUs and CPUs through pyopencl
 blas    large products through numpy's BLAS, by choice
 cpu     the CPU through numba
 ggml    libraries of a llama.cpp install, when they are loaded
+meta    several devices as one, for the run that asks for it
 
 and what it takes to choose among them and to load others:
 

@@ -11,7 +11,9 @@ sessions    a session with the model open and the options set
 fits        which devices the memory of a plan fits
 plan_words  plans for people
 plan_data   plans for programs
+predict_words  predictions of runs, for people and for programs
 run_words   runs and what embedding took, for people and for programs
+together_words  how several devices worked together in a run, for people and for programs
 measuring   what commands that compute say besides their results, and their trace
 fetch       the demo model
 op_words    what checking operations found, for people

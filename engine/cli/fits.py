@@ -15,18 +15,28 @@ if TYPE_CHECKING:
 
 def fits_data(plans: PlanSetTable) -> dict[str, dict[str, int | bool | None]]:
     """By device: bytes needed and free, and whether they fit; None where free is not reported."""
-    return {
-        device.name: {
-            "needed": plans.memory.total(device.name),
-            "free": device.memory_free or None,
-            "fits": not is_over(plans, device) if device.memory_free else None,
-        }
+    fits = {
+        device.name: _fit(
+            plans.memory.total(device.name), device.memory_free, is_over=is_over(plans, device)
+        )
         for device in plans.prompt.devices
     }
+    for share in plans.memory.shares:
+        fits[share.device] = _fit(share.needed_bytes, share.free_bytes, is_over=share.is_over)
+    return fits
+
+
+def _fit(needed: int, free: int, *, is_over: bool) -> dict[str, int | bool | None]:
+    return {"needed": needed, "free": free or None, "fits": not is_over if free else None}
 
 
 def is_over(plans: PlanSetTable, device: DeviceRow) -> bool:
-    """Whether a device that reports its free memory has less than the plan needs there."""
+    """Whether a device that reports its free memory has less than the plan needs there.
+
+    One that joins others has too little where one of them has.
+    """
+    if device.type is DeviceType.META:
+        return any(share.is_over for share in plans.memory.shares)
     return 0 < device.memory_free < plans.memory.total(device.name)
 
 

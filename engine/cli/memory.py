@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.fits import fits_data
 from engine.cli.output import print_json
 from engine.cli.parser import add_model, command_parser
-from engine.cli.plan_data import memory_data
+from engine.cli.plan_data import memory_data, shares_data
 from engine.cli.plan_words import print_fits, print_memory
 from engine.cli.sessions import planned
 
@@ -25,7 +25,9 @@ def execute(args: argparse.Namespace) -> int:
     planning = planned(args)
     plans = planning.plans
     if args.json:
-        print_json(memory_data(plans) | {"fits": fits_data(plans)} | planning.problem_data())
+        shares = {"shares": shares_data(plans)} if plans.memory.shares else {}
+        data = memory_data(plans) | shares | {"fits": fits_data(plans)}
+        print_json(data | planning.problem_data())
         return 0
     print_fits(plans, planning.fitting_layers)
     print_memory(plans)

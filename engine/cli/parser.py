@@ -111,7 +111,7 @@ def add_machine(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--virtual", action="append", default=[], metavar="NAME:TYPE:FREE_MIB[:key=value,..]",
-        help="plan for a device on paper; repeat for more",
+        help="plan for a device on paper, or predict a run there (trace); repeat for more",
     )  # fmt: skip
 
 
@@ -121,8 +121,13 @@ def add_prompt(parser: Parser, text: str) -> None:
 
 
 def add_generation(parser: Parser) -> None:
-    """What `run` and `trace` share."""
+    """What `run` takes beside the model."""
     add_prompt(parser, "text to continue")
+    add_predict(parser)
+
+
+def add_predict(parser: Parser) -> None:
+    """What `run` and `trace` share: -n and --chat."""
     parser.add_argument(
         "-n", "--predict", type=_n_tokens, default=DEMO_TOKENS, metavar="N",
         help=f"tokens to generate; {UNTIL_END}: until the text ends (default: {DEMO_TOKENS})",

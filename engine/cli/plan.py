@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 from engine.cli.output import print_json
 from engine.cli.parser import add_model, command_parser
 from engine.cli.plan_data import plan_data
-from engine.cli.plan_words import print_headline, print_memory, print_splits
+from engine.cli.plan_words import (
+    print_devices,
+    print_headline,
+    print_memory,
+    print_splits,
+)
 from engine.cli.sessions import planned
 from engine.core.plan import Batch
 
@@ -30,6 +35,7 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     batch = Batch(args.batch)
     print_headline(plans, batch, planning.fitting_layers, makes_tokens=planning.makes_tokens)
+    print_devices(plans)
     print()
     print_splits(plans.plan(batch))
     print()

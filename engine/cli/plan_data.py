@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def plan_data(plans: PlanSetTable, batch: Batch) -> dict[str, Any]:
-    """One plan: its shape, nodes, splits, and the memory that both need and where it fits."""
+    """One plan: its shape, nodes, splits; of both, memory and where it fits, pipeline, devices.
+
+    `pipeline_obstacle` is empty where there is a pipeline of `n_copies` prompt graphs.
+    """
     table = plans.plan(batch)
     return {
         "n_tokens": table.shape.n_tokens,
@@ -24,7 +27,11 @@ def plan_data(plans: PlanSetTable, batch: Batch) -> dict[str, Any]:
         "nodes": [_node_data(table, node_id) for node_id in range(table.n_nodes)],
         "splits": splits_data(table),
         "memory": memory_data(plans),
+        "shares": shares_data(plans),
         "fits": fits_data(plans),
+        "n_copies": plans.n_copies,
+        "pipeline_obstacle": plans.pipeline_obstacle,
+        "devices": [use._asdict() for use in plans.device_uses],
     }
 
 
@@ -58,6 +65,21 @@ def splits_data(table: PlanTable) -> list[dict[str, Any]]:
             ],
         }
         for split_id, row in enumerate(table.splits)
+    ]
+
+
+def shares_data(plans: PlanSetTable) -> list[dict[str, Any]]:
+    """What each of several joined devices holds of weights and caches; empty without -sm tensor."""
+    return [
+        {
+            "device": share.device,
+            "asked": round(share.asked, 6),
+            "achieved": round(share.achieved, 6),
+            "bytes": share.n_bytes,
+            "bytes_on_each": share.whole_bytes,
+            "result_bytes": share.results_bytes,
+        }
+        for share in plans.memory.shares
     ]
 
 

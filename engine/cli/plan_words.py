@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from engine.cli.fits import is_over
 from engine.cli.output import counted, kib, mib, print_table
 from engine.cli.plan_data import memory_data
+from engine.core.devices import DeviceType
 from engine.core.placement import SplitReason
-from engine.core.plan import Batch, MemoryKind
+from engine.core.plan import Batch, DeviceRole, MemoryKind
 from engine.model.kv_cache import PAD_CELLS
 
 if TYPE_CHECKING:
@@ -50,8 +51,23 @@ def print_headline(
     if asked and asked != plans.n_ctx:
         print(f"context {plans.n_ctx} ({asked} asked, padded to blocks of {PAD_CELLS})")
     for device in table.devices:
-        if "on paper" in device.description:
+        if "on paper" in device.description or device.members:
             print(f"{device.name}: {device.description}")
+
+
+def print_devices(plans: PlanSetTable) -> None:
+    """Whether devices work as a pipeline, or why not, and which of them are left out, and why."""
+    print(f"pipeline {pipeline_words(plans)}")
+    for use in plans.device_uses:
+        if use.role is DeviceRole.LEFT_OUT:
+            print(f"{use.device} is left out: {use.reason}")
+
+
+def pipeline_words(plans: PlanSetTable) -> str:
+    """How many graphs may be under way at once, or why it is one."""
+    if plans.pipeline_obstacle:
+        return f"off: {plans.pipeline_obstacle}"
+    return f"on: up to {plans.n_copies} graphs at once (--n-copies)"
 
 
 def _cut_words(plans: PlanSetTable, batch: Batch, *, makes_tokens: bool) -> str:
@@ -95,19 +111,51 @@ def print_memory(plans: PlanSetTable) -> None:
             for name, row in data.items()
         ],
     )
+    print_shares(plans)
+
+
+def print_shares(plans: PlanSetTable) -> None:
+    """What each of several joined devices holds, against what was asked for."""
+    shares = plans.memory.shares
+    if not shares:
+        return
+    print("weights and caches of each device; what cannot be divided, and results, are on all")
+    print_table(
+        ("device", "asked", "has", "MiB", "of these on each", "results MiB"),
+        [
+            (
+                share.device,
+                f"{share.asked:.1%}",
+                f"{share.achieved:.1%}",
+                mib(share.n_bytes),
+                mib(share.whole_bytes),
+                mib(share.results_bytes),
+            )
+            for share in shares
+        ],
+    )
 
 
 def unfit_lines(plans: PlanSetTable) -> list[str]:
     """Which devices the ledger does not fit, a sentence each."""
     lines = []
     for device in plans.prompt.devices:
-        if is_over(plans, device):
+        if is_over(plans, device) and device.type is not DeviceType.META:
             needed = plans.memory.total(device.name)
-            lines.append(
-                f"Does not fit: {device.name} needs {mib(needed)} MiB and has "
-                f"{mib(device.memory_free)} free, over by {mib(needed - device.memory_free)} MiB."
-            )
+            lines.append(_unfit_line(device.name, needed, device.memory_free))
+    lines += [
+        _unfit_line(share.device, share.needed_bytes, share.free_bytes)
+        for share in plans.memory.shares
+        if share.is_over
+    ]
     return lines
+
+
+def _unfit_line(device: str, needed: int, free: int) -> str:
+    return (
+        f"Does not fit: {device} needs {mib(needed)} MiB and has {mib(free)} free, over by "
+        f"{mib(needed - free)} MiB."
+    )
 
 
 def print_fits(plans: PlanSetTable, fitting_layers: int | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from engine.cli.output import counted, mib, plain
+from engine.cli.together_words import print_together, together_data
 from engine.report.run_progress import NS_PER_S
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def run_data(summary: RunSummary, note: str) -> dict[str, Any]:
         copy["bytes"] = copy.pop("n_bytes")
     for words, use in _experts(summary):
         result[f"{words}_experts"] = _experts_data(use)
+    result["together"] = together_data(summary.together)
     return result | ({"note": note} if note else {})
 
 
@@ -83,6 +85,8 @@ def print_run(summary: RunSummary) -> None:
             print(f"{words}: {graph}{' with all experts' if words in experts else ''}")
         if words in experts:
             print(f"{words} experts: {experts_words(experts[words])}")
+    if summary.together is not None:
+        print_together(summary.together)
 
 
 def embed_lines(summary: RunSummary) -> list[str]:

@@ -12,7 +12,6 @@ from engine.cli.parser import with_given
 from engine.cli.progress import ProgressLine
 from engine.core.options import PoolingWish
 from engine.core.visible import visible
-from engine.report.models import options_problem
 from engine.running import Listeners
 from engine.session import Session
 
@@ -82,7 +81,7 @@ def planned(args: argparse.Namespace, weight: str = "") -> Planned:
     line = ProgressLine()
     with opened_session(args, line) as session:
         summary = session.summary
-        problem = summary.run_problem or options_problem(session.options)
+        problem = summary.run_problem
         plans = session.plan(session.options)
         places = session.weight_places(weight)
         pools = session.options.pooling is not PoolingWish.MODEL

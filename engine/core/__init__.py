@@ -21,7 +21,9 @@ blas       which products a BLAS library takes
 options    one table of every option
 behaviour  what differs between two versions of the scheduler
 placement  Assignment, Cause, Split, InputCopy, SplitTrace
+rows       split memory (-sm row): which device holds which rows of a matrix
 experts    which copies move used experts only, and in which pieces
+shards     which part of a tensor each of several devices holds
 plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
 table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read
 explain    a cause as a sentence for a person

@@ -23,7 +23,6 @@ ALL_LAYERS = -1
 MOST_SHARE = 1e30
 """The largest share of -ts, so that sums of shares fit in float32."""
 
-
 MOST_COPIES = 16
 """The most graphs that may be under way at once; each has copies of all inputs of its own."""
 
@@ -358,8 +357,7 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
     ),
     OptionSpec(
         "tensor_split", ("-ts", "--tensor-split"), tuple,
-        "Shares of the layers that the GPUs take, such as 3,1; without it their free memory "
-        "decides.",
+        "Shares of the layers, one for each GPU, such as 3,1; else their free memory decides.",
         Redo.CONTEXT, item=float,
     ),
     OptionSpec(
@@ -375,8 +373,7 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "tensor_overrides", ("-ot", "--override-tensor"), tuple,
         "Weights whose name holds a pattern go into the memory named: PATTERN=BUFFER_TYPE. The "
-        "first pattern that is found counts.",
-        Redo.CONTEXT, item=TensorOverride,
+        "first pattern that is found counts.", Redo.CONTEXT, item=TensorOverride,
     ),
     OptionSpec(
         "cpu_moe", ("-cmoe", "--cpu-moe"), bool,
@@ -444,8 +441,7 @@ OPTION_SPECS: tuple[OptionSpec, ...] = (
     OptionSpec(
         "pooling", ("--pooling",), PoolingWish,
         "How the embeddings of a text's tokens become one, in models that give embeddings: none, "
-        "mean, cls or last; model: as the file says.",
-        Redo.CONTEXT, choices=tuple(PoolingWish),
+        "mean, cls or last; model: as the file says.", Redo.CONTEXT, choices=tuple(PoolingWish),
     ),
     OptionSpec(
         "op_offload", ("--no-op-offload",), bool,

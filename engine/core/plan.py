@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.core.graph import Graph
     from engine.core.options import Options
     from engine.core.placement import SplitTrace
+    from engine.core.shards import MemberShare
     from engine.core.tensor import Tensor
 
 
@@ -149,13 +150,38 @@ class MemoryRow:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLedger:
-    """What a plan set needs, by buffer type and kind."""
+    """What a plan set needs, by buffer type and kind.
+
+    `shares` are there for devices that are joined (-sm tensor): what each holds of weights and
+    caches.
+    """
 
     rows: tuple[MemoryRow, ...]
+    shares: tuple[MemberShare, ...] = ()
 
     def total(self, device: str) -> int:
         """Bytes on one device."""
         return sum(row.n_bytes for row in self.rows if row.device == device)
+
+
+class DeviceRole(enum.StrEnum):
+    """What becomes of a device when a model is placed."""
+
+    LAYERS = "layers"
+    """Layers are for it, as many as are asked onto devices."""
+    BESIDE = "beside"
+    """It has a backend of its own, whatever devices the layers are for: the CPU, accelerators."""
+    LEFT_OUT = "left out"
+    OFF = "off"
+    """It is used by choice only, and was not chosen."""
+
+
+class DeviceUse(NamedTuple):
+    """What becomes of a device by its name, and why where layers are not for it."""
+
+    device: str
+    role: DeviceRole
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,3 +197,9 @@ class PlanSet:
     n_layers: int
     layer_devices: tuple[str, ...]
     """Device of the input layer, of every layer, and of the output layer."""
+    n_copies: int = 1
+    """How many prompt graphs may be under way at once; 1: no pipeline."""
+    pipeline_obstacle: str = ""
+    """Why devices do not work as a pipeline, as a clause; empty where nothing hinders them."""
+    device_uses: tuple[DeviceUse, ...] = ()
+    """What becomes of every device of the machine, in its order."""

@@ -146,6 +146,73 @@ class CopyTiming:
     experts: tuple[tuple[Run, ...], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class IdleTime:
+    """How long a device was idle for one cause: "copy", "device", "host" or "nothing" to do.
+
+    `worst` says what was at fault for the most of it, over all steps, and `worst_ns` for how long;
+    empty where there is nobody to blame.
+    """
+
+    cause: str
+    time_ns: int
+    worst: str = ""
+    worst_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTime:
+    """How a device spent a run: `busy_ns` and the times of `idle` add up to the whole of it."""
+
+    name: str
+    type: DeviceType
+    busy_ns: int
+    idle: tuple[IdleTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTime:
+    """What was moved from one device to another. `busy_ns`: at least one copy is under way."""
+
+    source: str
+    target: str
+    n_copies: int
+    n_bytes: int
+    busy_ns: int
+    p50_ns: float
+    p95_ns: float
+
+    @property
+    def gb_per_s(self) -> float:
+        """Bytes over busy time, in units of 1e9 bytes; 0 where no time was measured."""
+        return self.n_bytes / self.busy_ns if self.busy_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapTime:
+    """How long two devices computed at once."""
+
+    devices: tuple[str, str]
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """How several devices worked together, from the first step's start to the last one's end.
+
+    `overlap_ns`: at least two of them computed; `overlaps` says which. `n_copies` prompt graphs
+    may be under way at once; `pipeline_off` says why no more than one, as a clause.
+    """
+
+    wall_ns: int
+    devices: tuple[DeviceTime, ...]
+    links: tuple[LinkTime, ...]
+    overlap_ns: int
+    overlaps: tuple[OverlapTime, ...]
+    n_copies: int
+    pipeline_off: str
+
+
 class StopReason(enum.StrEnum):
     """Why a generation ended."""
 
@@ -163,7 +230,8 @@ class RunSummary:
     one for each size of its batches and each length of the cache. `prompt_plan_id` and
     `token_plan_id` are the last of the prompt and of the generated tokens; -1 for none.
     `prompt_experts` and `token_experts` sum up the copies of used experts, where there were any.
-    `notes` say what of the model's tokenizer and chat template was wrong and what was used instead.
+    `notes` say what was not as asked for: of the model's tokenizer and chat template, of a
+    pipeline. `together` is there where several devices beside the CPU computed.
     """
 
     prompt: str
@@ -182,6 +250,7 @@ class RunSummary:
     prompt_experts: ExpertUse | None = None
     token_experts: ExpertUse | None = None
     notes: tuple[str, ...] = ()
+    together: Together | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

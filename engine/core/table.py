@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.core.options import Options
+    from engine.core.plan import DeviceUse
     from engine.core.tensor import Tensor
 
 Ints = npt.NDArray[np.integer[Any]]
@@ -94,6 +95,8 @@ class DeviceRow:
     memory_free: int
     memory_total: int
     software: str
+    members: tuple[DeviceRow, ...] = ()
+    """The devices that a META device joins; none of them is a backend of the plan."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +149,8 @@ class PlanTable:
     # Tables.
     splits: npt.NDArray[np.void]
     copies: npt.NDArray[np.void]
+    n_copies: int = 1
+    """Graphs that may be under way at once."""
 
     def slot(self, node_id: int) -> int:
         """The slot of a node."""
@@ -195,6 +200,18 @@ class PlanTable:
         """The name of what a copy copies."""
         return self.name[int(self.copies[copy_id]["slot"])]
 
+    def producer(self, copy_id: int) -> int | None:
+        """The split that computed what a copy copies; None for weights and what the caller wrote.
+
+        A view counts as what it views: it may stand in the very split that its bytes are copied
+        for.
+        """
+        slot = int(self.copies[copy_id]["slot"])
+        while self.is_view_op[slot]:
+            slot = self.sources(slot)[0]
+        node_id = slot - self.n_leafs
+        return int(self.split[node_id]) if node_id >= 0 else None
+
     def split_reason(self, split_id: int) -> SplitReason:
         """Why a split begins."""
         return SplitReason(int(self.splits[split_id]["reason"]))
@@ -232,6 +249,12 @@ class PlanSetTable:
     """Device that holds the input layer, every layer, and the output layer."""
     plan_ns: int = 0
     """How long planning took, host clock."""
+    n_copies: int = 1
+    """How many prompt graphs may be under way at once; 1: no pipeline."""
+    pipeline_obstacle: str = ""
+    """Why devices do not work as a pipeline, as a clause; empty where nothing hinders them."""
+    device_uses: tuple[DeviceUse, ...] = ()
+    """What becomes of every device of the machine, in its order, and why."""
 
     def plan(self, batch: Batch) -> PlanTable:
         """One of the two."""
@@ -251,6 +274,9 @@ def table_of_set(plans: PlanSet, plan_ns: int = 0) -> PlanSetTable:
         n_layers=plans.n_layers,
         layer_devices=plans.layer_devices,
         plan_ns=plan_ns,
+        n_copies=plans.n_copies,
+        pipeline_obstacle=plans.pipeline_obstacle,
+        device_uses=plans.device_uses,
     )
 
 
@@ -277,6 +303,7 @@ def table_of(plan: Plan) -> PlanTable:
         n_nodes=len(plan.graph.nodes),
         splits=splits,
         copies=copies,
+        n_copies=plan.n_copies,
         **columns,
     )
 
@@ -351,6 +378,7 @@ def _device_row(facts: DeviceFacts, buft: BufferTypeFacts) -> DeviceRow:
         memory_free=facts.memory_free,
         memory_total=facts.memory_total,
         software=facts.software,
+        members=tuple(_device_row(member, member.buft) for member in facts.members),
     )
 
 

@@ -12,8 +12,11 @@ hparams_moe    experts
 hparams_latent  keys and values in short rows
 hparams_recurrent  states
 hparams_encoder  encoders
+device_choice  which devices a model uses, and why the others are left out
+split_memory   where rows of matrices are divided among devices
 placement      devices, layers and buffer types: where weights and caches go
-meta_device    several devices joined into one, on paper
+meta_device    the facts of several devices joined into one
+shards         which part of each weight and cache its members hold
 probe          whether a device can use a weight where it would lie
 weights        the weights of an architecture as tensors with a home
 kv_cache       keys and values of earlier tokens

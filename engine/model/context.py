@@ -5,7 +5,7 @@ Source: SCHED.md 9. One thread uses it: the engine's.
 
 from __future__ import annotations
 
-import time
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,10 +21,11 @@ from engine.model.loader import (
     Resident,
     buffer_type_of,
     check_loadable,
+    check_present,
     load_cache,
     load_weights,
+    place_weights,
 )
-from engine.model.meta_device import check_runs
 from engine.model.ready_graphs import ReadyGraph, ReadyGraphs, ready_graph
 from engine.sched.execute import expect
 from engine.sched.scheduler import Scheduler
@@ -59,10 +60,13 @@ class ModelContext:
         on_plan: Callable[[Plan], None],
         stop_address: int,
         stop_asked: StopAsked,
+        reads_weights: bool = True,
     ) -> None:
+        """Without `reads_weights` they have places only, as devices on paper need no more."""
         check_has_graph(file)
-        check_loadable(file)
-        check_runs(planner.options)
+        if reads_weights:
+            check_loadable(file)
+        check_present(planner.model, devices)
         self.planner = planner
         self.recorder = recorder
         self.n_past = 0
@@ -70,6 +74,7 @@ class ModelContext:
         self._devices = devices
         self._on_plan = on_plan
         self._stop_asked = stop_asked
+        self._reads_weights = reads_weights
         self._resident = Resident()
         self._ready: ReadyGraph | None = None
         self._seen: tuple[int, ...] = ()
@@ -87,10 +92,13 @@ class ModelContext:
     def load(self, on_progress: OnProgress) -> None:
         """Compile kernels, load weights, reserve the worst case; raises Stopped when asked to."""
         self._open_backends(on_progress)
-        load_weights(
-            self._resident, self._file, self.planner.weights, self._devices,
-            on_progress=on_progress, stop_asked=self._stop_asked,
-        )  # fmt: skip
+        if self._reads_weights:
+            load_weights(
+                self._resident, self._file, self.planner.weights, self._devices,
+                on_progress=on_progress, stop_asked=self._stop_asked,
+            )  # fmt: skip
+        else:
+            place_weights(self._resident, self.planner.weights, self._devices)
         for cache in (self.planner.cache, self.planner.model.state):
             load_cache(self._resident, cache, self._devices)
         try:
@@ -103,7 +111,8 @@ class ModelContext:
             self._give_up_scheduler()
             self.planner = self.planner.without_pipeline()
             self._reserve()
-            self.pipeline_note = f"pipeline off: no memory for {n_copies} copies. {error}"
+            why = error.title if isinstance(error, DeviceError) else "The computer has none left."
+            self.pipeline_note = f"pipeline off: no memory for {n_copies} graphs at once. {why}"
 
     def _reserve(self) -> None:
         """A scheduler with compute buffers for the worst case."""
@@ -195,14 +204,14 @@ class ModelContext:
         return rows.reshape(-1, self.planner.hparams.n_embd).copy()
 
     def _decode_ubatch(self, tokens: Sequence[int], kind: StepKind) -> Logits:
-        start_ns = time.monotonic_ns()
+        start_ns = self.recorder.now_ns()
         step, self._step = self._step, self._step + 1
         ready, _ = self._start_ubatch(tokens, step)
         logits = self._read_result(ready)
         self._finish()
         self.recorder.span(
             SpanKind.STEP, HOST_LANE, ready.planned.plan.plan_id, step, step, start_ns,
-            time.monotonic_ns(), peer=int(kind), n_bytes=len(tokens),
+            self.recorder.now_ns(), peer=int(kind), n_bytes=len(tokens),
         )  # fmt: skip
         return logits
 
@@ -215,7 +224,7 @@ class ModelContext:
         if scheduler.pipeline.n_copies == 1:
             self._decode_ubatch(tokens, kind)
             return
-        start_ns = time.monotonic_ns()
+        start_ns = self.recorder.now_ns()
         step, self._step = self._step, self._step + 1
         self._is_under_way = True
         ready, last = self._start_ubatch(tokens, step)
@@ -234,10 +243,10 @@ class ModelContext:
     def _start_ubatch(self, tokens: Sequence[int], step: int) -> tuple[ReadyGraph, Event | None]:
         """Queue a ubatch: its graph, and the event of its last split."""
         scheduler = self._live_scheduler()
-        if self._is_under_way:
-            scheduler.pipeline.wait_for_next()
         taken = tuple([cells.take(self.n_past, len(tokens)) for cells in self._cells])
         ready = self._graph_for(len(tokens), step)
+        if self._is_under_way:
+            scheduler.wait_for_slot(ready.allocated, step)
         self._set_inputs(ready, tokens, taken)
         last = scheduler.compute(ready.allocated, step)
         self.n_past += len(tokens)
@@ -279,14 +288,14 @@ class ModelContext:
         return ready
 
     def _planned_graph(self, shape: BatchShape, step: int) -> ReadyGraph:
-        start_ns = time.monotonic_ns()
+        start_ns = self.recorder.now_ns()
         batch = Batch.TOKEN if shape.n_tokens == 1 else Batch.PROMPT
         scheduler = self._live_scheduler()
         planned = self.planner.plan(batch, shape, copy_slot=scheduler.pipeline.next_slot)
         allocated = scheduler.alloc_graph(planned.plan, self._resident.places)
         self.recorder.span(
             SpanKind.PLAN, HOST_LANE, planned.plan.plan_id, step, step, start_ns,
-            time.monotonic_ns(),
+            self.recorder.now_ns(),
         )  # fmt: skip
         return ready_graph(planned, allocated, self._cells)
 
@@ -361,19 +370,23 @@ class ModelContext:
         return self._ready
 
     def dispose(self) -> None:
-        """End the streams, whose queued work still uses the buffers, then release those."""
-        for backend in self._backends:
-            backend.dispose()
-        self._backends.clear()
+        """End the streams, whose queued work still uses the buffers, then release those.
+
+        Whatever one device says of its own, the others are ended and released.
+        """
         self._ready = None
         self._kept.clear()
-        self._give_up_scheduler()
-        self._resident.release()
+        with ExitStack() as stack:
+            stack.callback(self._resident.release)
+            stack.callback(self._give_up_scheduler)
+            for backend in self._backends:
+                stack.callback(backend.dispose)
+            self._backends.clear()
 
     def _give_up_scheduler(self) -> None:
-        if self._scheduler is not None:
-            self._scheduler.dispose()
-            self._scheduler = None
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.dispose()
 
 
 def _bytes_at(place: Place, n_bytes: int) -> npt.NDArray[np.uint8]:

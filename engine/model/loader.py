@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mmap
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import padded_bytes
 from engine.backend.computer import memory_bytes
 from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
+from engine.backend.memory_refusal import Wanted, asking
 from engine.core.devices import BufferUsage
 from engine.core.summary import Progress
 from engine.errors import DeviceError, ModelError, Stopped
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.kv_cache import KvCache
+    from engine.model.planned_model import PlannedModel
     from engine.model.recurrent_state import RecurrentState
     from engine.model.weights import MappedRun, WeightBuffer, WeightSet
 
@@ -34,11 +37,12 @@ class Resident:
         self.buffers: list[Buffer] = []
 
     def release(self) -> None:
-        """Give the memory back."""
-        for buffer in self.buffers:
-            buffer.release()
-        self.places.clear()
-        self.buffers.clear()
+        """Give the memory back: all of it, whatever a driver says of some."""
+        with ExitStack() as stack:
+            for buffer in self.buffers:
+                stack.callback(buffer.release)
+            self.places.clear()
+            self.buffers.clear()
 
 
 def check_loadable(file: GgufFile) -> None:
@@ -52,6 +56,21 @@ def check_loadable(file: GgufFile) -> None:
         f"{cut.stop:,}; the file has {file.size:,}.",
         f"Usual cause: a download that stopped. Expected size {cut.expected_size:,} bytes.",
     )
+
+
+def check_present(model: PlannedModel, devices: Mapping[str, Device]) -> None:
+    """DeviceError when a device that the plan has something for is not among `devices` any more."""
+    planned = [view.device for view in model.backends]
+    # A device that joins others is none of the machine's.
+    real = [member for device in planned for member in device.members or (device,)]
+    for wanted in real:
+        if wanted.name in devices:
+            continue
+        raise DeviceError(
+            f"{wanted.name} is not there any more.",
+            f"The model was planned for it. This machine has {', '.join(devices)}.",
+            "Bring the device back, or open the model again to plan for what is there.",
+        )
 
 
 def load_weights(
@@ -89,6 +108,16 @@ def load_weights(
                 resident.places[weight.tensor] = place
                 done += weight.info.n_bytes
                 on_progress(Progress(_label(buffer, device, i), done, total))
+
+
+def place_weights(resident: Resident, weights: WeightSet, devices: Mapping[str, Device]) -> None:
+    """Give every weight a place and read none: for devices on paper, and files without weights."""
+    for buffer in weights.buffers:
+        tensors = [weight.tensor for weight in buffer.weights]
+        device = devices[buffer.device.name]
+        buft = buffer.weights[0].buft  # Not that of a mapped file.
+        places = _allocate(resident, device, buft, tensors, BufferUsage.WEIGHTS)
+        resident.places.update(zip(tensors, places, strict=True))
 
 
 def _bring_in(file: GgufFile, on_progress: OnProgress, stop_asked: StopAsked) -> None:
@@ -142,12 +171,21 @@ def _allocate(
     if in_pieces is not None:
         resident.buffers.extend(dict.fromkeys(place.buffer for place in in_pieces))
         return in_pieces
-    offsets, totals = pack([padded_bytes(facts, tensor) for tensor in tensors], facts.max_bytes)
+    is_pinned = facts == device.facts.host_buft
+    sizes = [padded_bytes(facts, tensor) for tensor in tensors]
+    offsets, totals = pack(sizes, facts.max_bytes)
     real: list[Buffer] = []
-    for total in totals:
-        real.append(buft.alloc_buffer(total, usage))
+    for i_buffer, total in enumerate(totals):
+        inside = [i for i, (i_its, _) in enumerate(offsets) if i_its == i_buffer]
+        names, its_sizes = [tensors[i].name for i in inside], [sizes[i] for i in inside]
+        with asking(device, Wanted(_WANTED[usage], total, names, its_sizes, is_pinned)):
+            real.append(buft.alloc_buffer(total, usage))
         resident.buffers.append(real[-1])
     return [Place(real[i_buffer], offset) for i_buffer, offset in offsets]
+
+
+_WANTED = {BufferUsage.WEIGHTS: "the weights of its layers", BufferUsage.ANY: "its cache"}
+"""What buffers that a model keeps are for, in words."""
 
 
 def load_cache(

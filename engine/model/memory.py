@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import grown
 from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
+from engine.core.rows import row_bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.core.devices import BufferTypeFacts, DeviceFacts
+    from engine.core.shards import MemberShare
     from engine.model.planned_model import PlannedModel
+    from engine.model.weights import WeightBuffer
 
 LOGIT_BYTES = 4
 
@@ -21,10 +25,7 @@ Chunks = tuple[tuple[int, ...], ...]
 
 def ledger(model: PlannedModel, reserved: Sequence[Chunks]) -> MemoryLedger:
     """What the model needs; `reserved` is what its worst cases need, in order of reservation."""
-    rows = [
-        _row(model, buffer.buft, buffer.device, MemoryKind.MODEL, buffer.n_bytes)
-        for buffer in model.weights.buffers
-    ]
+    rows = [row for buffer in model.weights.buffers for row in _weight_rows(model, buffer)]
     rows.append(_output_row(model))
     rows.extend(
         _row(model, buffer.buft, buffer.device, MemoryKind.KV, buffer.n_bytes)
@@ -35,7 +36,27 @@ def ledger(model: PlannedModel, reserved: Sequence[Chunks]) -> MemoryLedger:
         for buffer in model.state.buffers
     )
     rows.extend(_compute_rows(model, reserved))
-    return MemoryLedger(tuple(rows))
+    return MemoryLedger(tuple(rows), _member_shares(model, rows))
+
+
+def _member_shares(model: PlannedModel, rows: Sequence[MemoryRow]) -> tuple[MemberShare, ...]:
+    """What members of a joined device hold; each has room for whole results."""
+    joined = model.joined
+    if joined is None:
+        return ()
+    results = sum(
+        row.n_bytes for row in rows if row.kind is MemoryKind.COMPUTE and row.device == joined.name
+    )
+    return tuple(replace(share, results_bytes=results) for share in model.member_shares)
+
+
+def _weight_rows(model: PlannedModel, buffer: WeightBuffer) -> list[MemoryRow]:
+    """One row; of split memory one a device, for the matrix rows that it holds."""
+    kind = MemoryKind.MODEL
+    if buffer.buft.row_shares is None:
+        return [_row(model, buffer.buft, buffer.device, kind, buffer.n_bytes)]
+    held = row_bytes_of([weight.tensor for weight in buffer.weights], buffer.buft)
+    return [MemoryRow(buffer.buft, device, kind, n_bytes) for device, n_bytes in held.items()]
 
 
 def _row(

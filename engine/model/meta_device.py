@@ -1,8 +1,8 @@
 """Several devices as one, which is what `-sm tensor` plans for.
 
-Every layer is on all members, a share of each tensor on each. Source: SCHED.md 4 and 6,
-ggml-backend-meta.cpp. It can be planned, not run. Memory counts every tensor once, against what
-all members have; tensors that each of them holds whole, such as norms, and results take more.
+Every layer is on all members, a share of each tensor on each (shards.py). Source: SCHED.md 4 and
+6, ggml-backend-meta.cpp. Memory counts every tensor once, against what all members have; tensors
+that each of them holds whole, such as norms, and results take more.
 """
 
 from __future__ import annotations
@@ -62,10 +62,7 @@ def join(members: Sequence[DeviceFacts]) -> DeviceFacts:
     pinned = {member.host_buft for member in members}
     return DeviceFacts(
         name=META,
-        description=(
-            f"on paper: {', '.join(names)} as one device, planned only; memory counts each tensor "
-            "once"
-        ),
+        description=f"{', '.join(names)} as one device; memory counts each tensor once",
         type=DeviceType.META,
         reg="Meta",
         buft=_joined_memory([member.buft for member in members]),
@@ -78,6 +75,7 @@ def join(members: Sequence[DeviceFacts]) -> DeviceFacts:
         ),
         host_buft=pinned.pop() if len(pinned) == 1 else None,
         stream=f"Meta({','.join(names)})",
+        members=tuple(members),
     )
 
 
@@ -124,15 +122,4 @@ def check_members(members: Sequence[DeviceFacts]) -> None:
             f"-sm tensor cannot join {len(members)} devices.",
             f"It takes {MOST_MEMBERS} at most.",
             "Choose fewer devices (-dev).",
-        )
-
-
-def check_runs(options: Options) -> None:
-    """PlacementError for options that are planned only, before anything is loaded."""
-    if options.split_mode is SplitMode.TENSOR:
-        raise PlacementError(
-            "-sm tensor is planned only.",
-            "It joins several devices into one, and Splitscope has no such device to run on: the "
-            "plan is the one that llama.cpp makes.",
-            "To run the model here, choose -sm layer.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +12,16 @@ import numpy as np
 from engine.core.devices import BackendView, BufferTypeFacts, DeviceFacts, DeviceType
 from engine.core.options import LayerRule, SplitMode, TensorOverride
 from engine.errors import PlacementError
+from engine.model.device_choice import choose_devices, uses_of
 from engine.model.meta_device import check_members, join
+from engine.model.split_memory import split_memories
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.core.options import Options
+    from engine.core.plan import DeviceUse
+    from engine.model.device_choice import DeviceChoice
 
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 """The weights that --cpu-moe is about (common/common.h)."""
@@ -50,6 +54,10 @@ class ModelPlacement:
     use_extra_bufts: bool = True
     use_host_buffer: bool = True
     overrides: tuple[TensorOverride, ...] = ()
+    uses: tuple[DeviceUse, ...] = ()
+    """What becomes of each device that was found."""
+    split_memories: Mapping[str, BufferTypeFacts] = field(default_factory=dict, hash=False)
+    """With -sm row, by device, the memory in which products of its layers are shared out."""
 
     @property
     def accels(self) -> tuple[DeviceFacts, ...]:
@@ -80,6 +88,8 @@ class ModelPlacement:
         kinds = (device.buft, *device.extra_bufts)
         if device.extra_bufts_first and self.use_extra_bufts:
             kinds = (*device.extra_bufts, device.buft)
+        if device.name in self.split_memories:
+            kinds = (self.split_memories[device.name], *kinds)
         return (*(MemorySpot(device, buft) for buft in kinds), *self.cpu_spots)
 
     def override_of(self, name: str) -> TensorOverride | None:
@@ -107,7 +117,7 @@ def place_model(
 ) -> ModelPlacement:
     """Choose devices and give every layer one. PlacementError when an option asks for no device."""
     _refuse_unused(devices, options)
-    devices = [used for d in devices if (used := d.in_use(options.blas)) is not None]
+    found, devices = devices, [d for d in (d.in_use(options.blas) for d in devices) if d]
     devices = _with_layers_for(devices, options.devices or ())
     cpu = next((d for d in devices if d.type is DeviceType.CPU), None)
     if cpu is None:
@@ -116,7 +126,8 @@ def place_model(
             "The scheduler puts what nothing else can run on the CPU.",
             "Let --backends name cpu, or add one on paper, such as --virtual CPU:cpu:16384.",
         )
-    chosen = _model_devices(devices, options, cpu)
+    choice = choose_devices(devices, options, cpu)
+    chosen = _model_devices(choice, options)
     n_gpu_layers = n_layer + 1 if options.n_gpu_layers < 0 else options.n_gpu_layers
     return ModelPlacement(
         known=tuple(devices),
@@ -132,6 +143,12 @@ def place_model(
         use_extra_bufts=options.repack,
         use_host_buffer=options.host_buffer,
         overrides=_overrides(options, devices, cpu),
+        uses=uses_of(found, devices, choice, cpu),
+        split_memories=(
+            split_memories(chosen, device_weights(chosen, cpu, options.tensor_split).tolist())
+            if options.split_mode is SplitMode.ROW
+            else {}
+        ),
     )  # fmt: skip
 
 
@@ -153,80 +170,12 @@ def _refuse_unused(devices: Sequence[DeviceFacts], options: Options) -> None:
             )
 
 
-def _model_devices(
-    devices: Sequence[DeviceFacts], options: Options, cpu: DeviceFacts
-) -> tuple[DeviceFacts, ...]:
-    """The devices a model uses in its split mode, in order."""
-    if options.split_mode is SplitMode.TENSOR and options.devices is None:
-        # Not only GPUs, and none is left out: all that have memory of their own.
-        chosen = tuple(device for device in devices if device.buft != cpu.buft)
-    else:
-        chosen = choose_devices(devices, options.devices)
-    if options.split_mode is SplitMode.TENSOR:
-        check_members(chosen)
-        return (join(chosen),)
-    return _main_only(chosen, options.main_gpu) if options.split_mode is SplitMode.NONE else chosen
-
-
-def choose_devices(
-    devices: Sequence[DeviceFacts], names: tuple[str, ...] | None
-) -> tuple[DeviceFacts, ...]:
-    """The devices a model uses: those named, in that order, else GPUs as llama.cpp picks them."""
-    if names is not None:
-        wanted = [name for name in names if name.lower() not in ("none", "cpu")]
-        chosen = tuple(_named(devices, name) for name in wanted)
-        _refuse_twice(chosen)
-        return chosen
-    rpc: list[DeviceFacts] = []
-    gpus: list[DeviceFacts] = []
-    igpus: list[DeviceFacts] = []
-    for device in devices:
-        if device.type is DeviceType.GPU and device.reg == "RPC":
-            rpc.append(device)
-        elif device.type is DeviceType.GPU:
-            seen = device.device_id is not None and device.device_id in (
-                gpu.device_id for gpu in gpus
-            )
-            if not seen:
-                gpus.append(device)
-        elif device.type is DeviceType.IGPU and (not igpus or igpus[-1].reg == device.reg):
-            igpus.append(device)
-    return (*rpc, *gpus, *(igpus if not gpus else ()))
-
-
-def _main_only(chosen: tuple[DeviceFacts, ...], main_gpu: int) -> tuple[DeviceFacts, ...]:
-    """The main GPU alone; below 0 none, and none of none."""
-    if main_gpu < 0 or not chosen:
-        return ()
-    if main_gpu >= len(chosen):
-        names = ", ".join(f"{i} is {device.name}" for i, device in enumerate(chosen))
-        raise PlacementError(
-            f"There is no GPU number {main_gpu}.",
-            f"They are counted from 0: {names}.",
-            "Choose another main GPU (-mg).",
-        )
-    return chosen[main_gpu : main_gpu + 1]
-
-
-def _refuse_twice(chosen: Sequence[DeviceFacts]) -> None:
-    for i, device in enumerate(chosen):
-        if device in chosen[:i]:
-            raise PlacementError(
-                f"The device {device.name} is named twice.",
-                "A model's layers are shared among different devices.",
-                "Name each device once (-dev).",
-            )
-
-
-def _named(devices: Sequence[DeviceFacts], name: str) -> DeviceFacts:
-    for device in devices:
-        # "opencl" alone stands for the first device of that family.
-        if name.lower() in (device.name.lower(), device.reg.lower()):
-            return device
-    known = ", ".join(device.name for device in devices)
-    raise PlacementError(
-        f"There is no device {name}.", f"This machine has {known}.", "See: python -m engine devices"
-    )
+def _model_devices(choice: DeviceChoice, options: Options) -> tuple[DeviceFacts, ...]:
+    """The devices a model uses in its split mode, in order: with -sm tensor one joins them all."""
+    if options.split_mode is not SplitMode.TENSOR:
+        return choice.devices
+    check_members(choice.devices)
+    return (join(choice.devices),)
 
 
 def _overrides(
@@ -280,15 +229,20 @@ def layers_to_devices(
 def _split_points(
     devices: Sequence[DeviceFacts], cpu: DeviceFacts, shares: Sequence[float]
 ) -> np.ndarray:
-    weights = np.array([*shares, *[0.0] * len(devices)][: len(devices)], np.float32)
-    if not weights.any():
-        free = [
-            d.memory_free if d.memory_free or d.memory_total else cpu.memory_free for d in devices
-        ]
-        # Nobody knows how much is free, or all is taken: share equally.
-        weights = np.array(free if any(free) else [1.0] * len(devices), np.float32)
-    cumulative = np.cumsum(weights, dtype=np.float32)
+    cumulative = np.cumsum(device_weights(devices, cpu, shares), dtype=np.float32)
     return cumulative / cumulative[-1] if devices else cumulative
+
+
+def device_weights(
+    devices: Sequence[DeviceFacts], cpu: DeviceFacts, shares: Sequence[float]
+) -> np.ndarray:
+    """What each device is to take of a model, in any unit: its share (-ts), or its free memory."""
+    weights = np.array([*shares, *[0.0] * len(devices)][: len(devices)], np.float32)
+    if weights.any():
+        return weights
+    free = [d.memory_free if d.memory_free or d.memory_total else cpu.memory_free for d in devices]
+    # Nobody knows how much is free, or all is taken: share equally.
+    return np.array(free if any(free) else [1.0] * len(devices), np.float32)
 
 
 def backend_views(placement: ModelPlacement) -> tuple[BackendView, ...]:
@@ -310,12 +264,15 @@ def pipeline_copies(placement: ModelPlacement, options: Options) -> int:
 
 def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
     """Why devices do not work as a pipeline, as a clause; empty when they do."""
+    if placement.split_mode is SplitMode.TENSOR:
+        return "every layer is on all devices (-sm tensor)"
     if len(placement.devices) < 2:
-        return "the model uses fewer than two devices"
+        by_choice = " (-sm none)" if placement.split_mode is SplitMode.NONE else ""
+        return f"the model uses fewer than two devices{by_choice}"
     if not placement.is_fully_offloaded:
-        return "not every layer is on a device"
-    if placement.split_mode is not SplitMode.LAYER:
-        return "layers are not shared among devices (-sm)"
+        return "not every layer is on a device (-ngl)"
+    if placement.split_mode is SplitMode.ROW:
+        return "the rows of each matrix are on all devices (-sm row)"
     if not options.offload_kqv:
         return "keys and values are in the CPU's memory (-nkvo)"
     if placement.overrides:

@@ -18,14 +18,17 @@ from engine.model.kv_cache import KvCache, padded_cells, plan_cache
 from engine.model.meta_device import check_shares
 from engine.model.placement import ModelPlacement, backend_views, pipeline_copies, place_model
 from engine.model.recurrent_state import RecurrentState, plan_state
+from engine.model.shards import held_shares, member_shares, plan_shards
 from engine.model.weights import WeightKind, WeightSet, check_weights, plan_weights
 from engine.sched.planner import KnownGraph, know_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from engine.core.devices import BackendView, DeviceFacts
     from engine.core.plan import BatchShape
+    from engine.core.shards import MemberShare, Shard
+    from engine.core.tensor import Tensor
     from engine.gguf.reader import GgufFile
     from engine.model.arch import Architecture
     from engine.model.blocks.graph_context import BuiltGraph
@@ -58,6 +61,7 @@ class PlannedModel:
     """Weights and cache with their homes, and the backends in priority order.
 
     `n_copies` are the slots of the pipeline, 1 without one. `n_ubatch` <= `n_batch` <= `n_ctx`.
+    `shards` are there for a device that joins others: how weights and caches are divided.
     """
 
     facts: ModelFacts
@@ -72,7 +76,26 @@ class PlannedModel:
     n_ctx: int
     n_batch: int
     n_ubatch: int
+    shards: Mapping[Tensor, Shard]
     _graphs: dict[tuple[BatchShape, bool], PlannableGraph] = field(default_factory=dict)
+
+    @property
+    def joined(self) -> DeviceFacts | None:
+        """The device that joins the model's devices (-sm tensor); None where none does."""
+        return next((device for device in self.placement.devices if device.members), None)
+
+    @property
+    def member_shares(self) -> tuple[MemberShare, ...]:
+        """What each member of the joined device holds of weights and caches."""
+        joined = self.joined
+        if joined is None:
+            return ()
+        shares = member_shares(joined.members, self.options.tensor_split)
+        held = [weight.tensor for buffer in self.weights.buffers for weight in buffer.weights]
+        for kept in (*self.cache.buffers, *self.state.buffers):
+            held += kept.tensors
+        here = [x for x in held if x.home is not None and x.home.buft == joined.buft]
+        return held_shares(joined.members, shares, here, self.shards)
 
     @property
     def pooling(self) -> Pooling | None:
@@ -158,20 +181,37 @@ def place(
     wanted_pooling(hparams, options)
     placement = place_model(devices, options, n_layer=hparams.n_layer_all)
     n_ctx, n_batch, n_ubatch = _token_counts(hparams, options)
+    weights = _weights_on(placement, facts, before)
+    cache = plan_cache(hparams, placement, options, n_ctx=n_ctx, n_ubatch=n_ubatch)
     return PlannedModel(
         facts=facts,
         devices=tuple(devices),
         options=options,
         placement=placement,
-        weights=_weights_on(placement, facts, before),
-        cache=plan_cache(hparams, placement, options, n_ctx=n_ctx, n_ubatch=n_ubatch),
+        weights=weights,
+        cache=cache,
         state=plan_state(hparams, placement, options),
         backends=backend_views(placement),
         n_copies=pipeline_copies(placement, options),
         n_ctx=n_ctx,
         n_batch=n_batch,
         n_ubatch=n_ubatch,
+        shards=_shards(placement, weights, cache, facts, options),
     )
+
+
+def _shards(
+    placement: ModelPlacement,
+    weights: WeightSet,
+    cache: KvCache,
+    facts: ModelFacts,
+    options: Options,
+) -> Mapping[Tensor, Shard]:
+    for device in placement.devices:
+        if device.members:
+            shares = member_shares(device.members, options.tensor_split)
+            return plan_shards(weights, cache, facts.hparams, shares)
+    return {}
 
 
 def _of_same_model(

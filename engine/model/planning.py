@@ -17,6 +17,7 @@ from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch, BatchShape, Plan, PlanSet
 from engine.model.kv_cache import attention_wish
 from engine.model.memory import ledger
+from engine.model.placement import pipeline_obstacle
 from engine.model.planned_model import PlannableGraph, PlannedModel, place
 from engine.sched.planner import plan_graph
 
@@ -115,6 +116,14 @@ class ModelPlanner:
         return self.model.n_ubatch
 
     @property
+    def pipeline_obstacle(self) -> str:
+        """Why devices do not work as a pipeline, as a clause; empty when they do."""
+        obstacle = pipeline_obstacle(self.placement, self.options)
+        if obstacle or self.model.n_copies > 1:
+            return obstacle
+        return f"there is no memory for {self.options.n_copies} graphs at once"
+
+    @property
     def max_nodes(self) -> int:
         """Nodes that llama.cpp makes room for in its scheduler."""
         n_tokens = min(self.n_ctx, self.n_ubatch)
@@ -145,6 +154,9 @@ class ModelPlanner:
             n_ubatch=self.n_ubatch,
             n_layers=self.hparams.n_layer,
             layer_devices=(self.placement.cpu.name, *(device.name for device in layers)),
+            n_copies=self.model.n_copies,
+            pipeline_obstacle=self.pipeline_obstacle,
+            device_uses=self.placement.uses,
         )
 
     def worst_shape(self, batch: Batch) -> BatchShape:

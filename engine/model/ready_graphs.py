@@ -69,7 +69,9 @@ def ready_graph(
 
 def _seen(place: Place, n_elems: int) -> npt.NDArray[np.float32] | None:
     host = place.buffer.host
-    return None if host is None else host[place.offset :][: 4 * n_elems].view(np.float32)
+    if host is None or not host.flags.c_contiguous:  # On paper every byte is the same one.
+        return None
+    return host[place.offset :][: 4 * n_elems].view(np.float32)
 
 
 class ReadyGraphs:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import Bytes, Place
+from engine.backend.memory_refusal import Wanted, asking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.backend.interface import BufferType, Device, Event
+    from engine.backend.interface import Buffer, BufferType, Device, Event
 
 CHUNK_BYTES = 4 << 20
 N_CHUNKS = 2
@@ -34,8 +35,9 @@ def sending(device: Device, buft: str) -> Iterator[Send]:
     if pinned is None or not is_own or not is_queued:
         yield _send_at_once
         return
-    upload = Upload(device, pinned)
+    upload = Upload(device)
     try:
+        upload.prepare(pinned)
         yield upload.send
         upload.finish()
     finally:
@@ -49,15 +51,23 @@ def _send_at_once(place: Place, data: Bytes) -> None:
 class Upload:
     """A stream of its own on a device, with pinned chunks and the events that tell them free."""
 
-    def __init__(self, device: Device, pinned: BufferType) -> None:
+    def __init__(self, device: Device) -> None:
+        self._device = device
         self._backend = device.init_backend()
-        self._chunks = [pinned.alloc_buffer(CHUNK_BYTES) for _ in range(N_CHUNKS)]
+        self._chunks: list[Buffer] = []
         self._is_free: list[Event] = []
-        for _ in self._chunks:
-            event = device.event_new()
-            assert event is not None, device
-            self._is_free.append(event)
         self._turns = itertools.cycle(range(N_CHUNKS))
+
+    def prepare(self, pinned: BufferType) -> None:
+        """Get the chunks; what there is of them when that fails is given back by `dispose`."""
+        for _ in range(N_CHUNKS):
+            wanted = Wanted("what weights are sent through", CHUNK_BYTES, is_pinned=True)
+            with asking(self._device, wanted):
+                self._chunks.append(pinned.alloc_buffer(CHUNK_BYTES))
+        for _ in self._chunks:
+            event = self._device.event_new()
+            assert event is not None, self._device
+            self._is_free.append(event)
 
     def send(self, place: Place, data: Bytes) -> None:
         """Queue the bytes; blocks while every chunk is on its way."""
@@ -78,6 +88,7 @@ class Upload:
 
     def dispose(self) -> None:
         """End the stream, which may still use the chunks, then give them back."""
-        self._backend.dispose()
-        for chunk in self._chunks:
-            chunk.release()
+        with ExitStack() as stack:
+            for chunk in self._chunks:
+                stack.callback(chunk.release)
+            self._backend.dispose()

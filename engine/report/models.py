@@ -11,7 +11,6 @@ from engine.errors import UserError
 from engine.gguf import keys
 from engine.model.generic import check_has_graph
 from engine.model.loader import check_loadable
-from engine.model.meta_device import check_runs
 from engine.model.planned_model import read_model
 from engine.text.chat_template import has_template
 from engine.text.prompt import text_faults
@@ -19,7 +18,6 @@ from engine.text.prompt import text_faults
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.core.options import Options
     from engine.gguf.reader import GgufFile
 
 
@@ -51,11 +49,6 @@ def model_summary(file: GgufFile) -> ModelSummary:
         text_faults=text_faults(file.metadata),
         gives_embeddings=_gives_embeddings(file),
     )
-
-
-def options_problem(options: Options) -> str:
-    """Why a model can be planned with these options, yet not run; empty when it can."""
-    return _problem(lambda: check_runs(options))
 
 
 def _check_plannable(file: GgufFile) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from engine.core.summary import CopyTiming, RunSummary, SplitTiming, StopReason
 from engine.report.run_progress import NS_PER_S
 from engine.trace.expert_use import expert_pieces, expert_use
-from engine.trace.metrics import step_sums
+from engine.trace.metrics import step_sums, union_ns
 from engine.trace.records import SpanKind, Spans, StepKind
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def run_summary(
     steps = snapshot.of_kind(SpanKind.STEP)
     prompt_steps = steps[steps["peer"] == StepKind.PROMPT]
     token_steps = steps[steps["peer"] == StepKind.TOKEN]
-    prefill_ns = int((prompt_steps["end_ns"] - prompt_steps["start_ns"]).sum())
+    # In a pipeline the steps of a prompt overlap.
+    prefill_ns = union_ns(prompt_steps["start_ns"], prompt_steps["end_ns"])
     decode_ns = token_steps["end_ns"] - token_steps["start_ns"]
     used = set(steps["plan_id"].tolist())
     met = [plan for plan_id, plan in plans.items() if plan_id in used]

@@ -10,7 +10,7 @@ from engine.trace.export.meta import CopyMeta, LaneMeta, NodeMeta, PlanMeta, Spl
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.core.table import PlanTable
+    from engine.core.table import DeviceRow, PlanTable
 
 
 def trace_meta(plans: Mapping[int, PlanTable], options: Options, model: str) -> TraceMeta:
@@ -18,11 +18,16 @@ def trace_meta(plans: Mapping[int, PlanTable], options: Options, model: str) -> 
     first = next(iter(plans.values()), None)
     lanes = () if first is None else first.devices
     return TraceMeta(
-        lanes=tuple(LaneMeta(lane.name, lane.description, lane.type.value) for lane in lanes),
+        lanes=tuple(_lane_meta(lane) for lane in lanes),
         plans={plan_id: _plan_meta(plan) for plan_id, plan in plans.items()},
         command=" ".join([model, *options.command_args()]),
         options=tuple((spec.flags[0], str(getattr(options, spec.field))) for spec in OPTION_SPECS),
     )
+
+
+def _lane_meta(row: DeviceRow) -> LaneMeta:
+    members = tuple(_lane_meta(member) for member in row.members)
+    return LaneMeta(row.name, row.description, row.type.value, members)
 
 
 def _plan_meta(plan: PlanTable) -> PlanMeta:
@@ -35,7 +40,7 @@ def _plan_meta(plan: PlanTable) -> PlanMeta:
             CopyMeta(
                 name=plan.copy_name(i),
                 consumer=int(row["split"]),
-                producer=_producer(plan, int(row["slot"])),
+                producer=plan.producer(i),
                 n_bytes=int(row["bytes"]),
                 n_experts=int(row["n_experts"]),
             )
@@ -51,14 +56,3 @@ def _plan_meta(plan: PlanTable) -> PlanMeta:
             for i in range(plan.n_nodes)
         ),
     )
-
-
-def _producer(plan: PlanTable, slot: int) -> int | None:
-    """The split that computed a tensor; None for weights and inputs.
-
-    A view counts as what it views: it may stand in the very split that its bytes are copied for.
-    """
-    while plan.is_view_op[slot]:
-        slot = plan.sources(slot)[0]
-    node_id = slot - plan.n_leafs
-    return int(plan.split[node_id]) if node_id >= 0 else None

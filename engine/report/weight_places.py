@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.core.devices import MAPPED
+from engine.core.rows import RowRange, rows_of
 from engine.core.tensor import Tensor
 from engine.model.probe import first_spot
 from engine.model.weights import LayerClass
@@ -16,7 +17,7 @@ from engine.model.weights import LayerClass
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.devices import DeviceFacts
+    from engine.core.devices import BufferFacts, DeviceFacts
     from engine.gguf.reader import TensorInfo
     from engine.model.placement import MemorySpot, ModelPlacement
     from engine.model.planned_model import PlannedModel
@@ -38,7 +39,8 @@ class WeightPlace:
 
     `role` is what graphs call it. `layer` is in words, `device` that layer's. `override` is the
     option that decided in the layer's place, empty for none. `tried` ends with the memory that was
-    taken. `buffer_type` is empty for what is not loaded.
+    taken. `buffer_type` is empty for what is not loaded. `rows` are there for split memory (-sm
+    row): which device holds which.
     """
 
     name: str
@@ -52,6 +54,7 @@ class WeightPlace:
     override: str
     tried: tuple[TriedMemory, ...]
     buffer_type: str
+    rows: tuple[RowRange, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -69,7 +72,16 @@ class WeightPlace:
         return (
             f"{where} {self.layer} is on {self.device}, and {taken.buffer_type} {first}"
             f"{taken.device} runs {self.op} with {self.type} weights from there.{mapped}"
+            f"{self._rows_held}"
         )
+
+    @property
+    def _rows_held(self) -> str:
+        """A sentence about split memory."""
+        if not self.rows:
+            return ""
+        held = (f"{r.start} \u2013 {r.stop - 1} on {r.device}" for r in self.rows)
+        return f" Its rows are divided: {', '.join(held)}."
 
 
 def weight_places(model: PlannedModel, name: str) -> tuple[WeightPlace, ...]:
@@ -105,7 +117,13 @@ def _place(model: PlannedModel, kind: WeightKind, info: TensorInfo) -> WeightPla
         override="" if override is None else str(override),
         tried=_tried(model, kind, info, spots),
         buffer_type="" if home is None else home.buft.name,
+        rows=_rows(info, home),
     )
+
+
+def _rows(info: TensorInfo, home: BufferFacts | None) -> tuple[RowRange, ...]:
+    shares = None if home is None else home.buft.row_shares
+    return () if shares is None else rows_of(info.ne[1], shares)
 
 
 def _spots(placement: ModelPlacement, device: DeviceFacts, buft: str) -> Sequence[MemorySpot]:

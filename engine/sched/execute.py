@@ -8,7 +8,6 @@ is taken here.
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -77,6 +76,13 @@ class SplitRunner:
         for split in self.graph.plan.trace.cut.splits:
             self._run_split(split)
 
+    def wait_for_slot(self) -> None:
+        """Block until no backend uses this graph's slot any more: its inputs may be written."""
+        first = self.graph.plan.trace.cut.splits[0]
+        for backend_id in range(len(self.backends)):
+            if self._event(backend_id) is not None:
+                self._wait_for_slot(backend_id, first)
+
     def _run_split(self, split: Split) -> None:
         if self._must_wait_for_previous(split):
             self._wait_for_slot(self.previous_id, split)
@@ -140,9 +146,10 @@ class SplitRunner:
         self._wait(backend_id, split, self.backends[backend_id].synchronize)
 
     def _wait(self, backend_id: int, split: Split, wait: Callable[[], None]) -> None:
-        start_ns = time.monotonic_ns()
+        now_ns = self.recorder.now_ns
+        start_ns = now_ns()
         wait()
-        end_ns = time.monotonic_ns()
+        end_ns = now_ns()
         if end_ns - start_ns >= SHORTEST_WAIT_NS:
             self.recorder.span(
                 SpanKind.WAIT, backend_id, self.graph.plan.plan_id, split.id, self.step,

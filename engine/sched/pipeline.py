@@ -37,13 +37,6 @@ class Pipeline:
         """Let the next graph use slot 0, so that generation uses the same one each time."""
         self.next_slot = 0
 
-    def wait_for_next(self) -> None:
-        """Block until nothing uses the next slot any more: the host may write its inputs."""
-        for events in self._events:
-            event = events[self.next_slot] if events else None
-            if event is not None:
-                event.synchronize()
-
     def event(self, backend_id: int, copy_slot: int) -> Event | None:
         """The event of a backend and a slot; None without pipelining or without event support."""
         events = self._events[backend_id]

@@ -16,6 +16,7 @@ from engine.backend.interface import (
     SplitGraph,
     locate,
 )
+from engine.backend.memory_refusal import Wanted, asking
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.errors import ModelError, Stopped
@@ -146,16 +147,26 @@ class Scheduler:
         before it is done: the caller may write inputs and plan anew at once. DeviceError as it
         comes: that backend is lost.
         """
-        runner = SplitRunner(
-            graph, self.backends, self.pipeline, self._recorder, step,
-            behaviour=self._behaviour, callback=self.eval_callback,
-        )  # fmt: skip
+        runner = self._runner(graph, step)
         try:
             runner.run()
         except (Stopped, ModelError):
             self._synchronize_all()
             raise
         return runner.last
+
+    def wait_for_slot(self, graph: AllocatedGraph, step: int) -> None:
+        """Block until what was under way in the graph's slot is done; then inputs may be written.
+
+        Other slots may be under way. Without a pipeline nothing is.
+        """
+        self._runner(graph, step).wait_for_slot()
+
+    def _runner(self, graph: AllocatedGraph, step: int) -> SplitRunner:
+        return SplitRunner(
+            graph, self.backends, self.pipeline, self._recorder, step,
+            behaviour=self._behaviour, callback=self.eval_callback,
+        )  # fmt: skip
 
     def synchronize(self) -> None:
         """Block until every backend is done; without an allocated graph the slots begin anew."""
@@ -193,9 +204,20 @@ class Scheduler:
         self._record = None
         for backend_id, sizes in enumerate(record.chunk_bytes):
             if self._owns(backend_id):
-                self._grow(backend_id, sizes)
+                wanted = self._wanted(graph, backend_id, sizes)
+                with asking(self.backends[backend_id].device, wanted):
+                    self._grow(backend_id, sizes)
         self._record = record
         return record
+
+    def _wanted(self, graph: AllocGraph, backend_id: int, sizes: Sequence[int]) -> Wanted:
+        """What a compute buffer is for: the largest result in it stands for all of them."""
+        facts, ids = self._facts, zip(graph.nodes, graph.node_ids, strict=True)
+        nodes = [node for node, i in ids if facts[i] == facts[backend_id] and not node.is_view_op]
+        largest = max(nodes, key=lambda node: node.n_bytes, default=None)
+        shown = [] if largest is None else [largest]
+        names, its_sizes = [node.name for node in shown], [node.n_bytes for node in shown]
+        return Wanted("the results of a batch", sum(sizes), names, its_sizes)
 
     def _plan_allocation(self, graph: AllocGraph) -> AllocationPlan:
         return plan_allocation(graph, self._facts, inplace_ops=self._behaviour.inplace_ops)

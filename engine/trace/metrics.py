@@ -2,7 +2,8 @@
 
 Time is never counted twice: where spans overlap, the union of their intervals is meant. A step's
 time is divided between computing, copying, waiting and planning in that order, and what none of
-them covers is named `rest`, so that the parts always add up to the wall time.
+them covers is named `rest`, so that the parts always add up to the wall time. The steps of a
+pipeline overlap; together they take the union of their times.
 
 What was recorded in pieces (runs of experts of one copy, a split that a callback interrupts) is
 one thing in each step: its pieces are added before anything is counted.
@@ -54,25 +55,16 @@ class Parts:
         """The sum."""
         return self.compute_ns + self.copy_ns + self.wait_ns + self.plan_ns + self.rest_ns
 
-    def __add__(self, other: Parts) -> Parts:
-        return Parts(
-            self.compute_ns + other.compute_ns,
-            self.copy_ns + other.copy_ns,
-            self.wait_ns + other.wait_ns,
-            self.plan_ns + other.plan_ns,
-            self.rest_ns + other.rest_ns,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class StepSummary:
-    """Where the time of one step went.
+    """Where the time of a step went, or of several of one kind together.
 
     `lanes` has the computing of each lane that computed, by lane; their `exclusive_ns` add up to
     `parts.compute_ns`. `copy_ns` and `wait_ns` are unions and may overlap with computing.
     """
 
-    step: int
+    steps: tuple[int, ...]
     kind: StepKind
     n_tokens: int
     start_ns: int
@@ -85,8 +77,8 @@ class StepSummary:
 
     @property
     def wall_ns(self) -> int:
-        """From inputs set to logits read."""
-        return self.end_ns - self.start_ns
+        """From inputs set to logits read; the union of the steps' times."""
+        return self.parts.wall_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,47 +128,41 @@ def union_ns(start_ns: Ints, end_ns: Ints) -> int:
 
 
 def step_summary(spans: Spans, step: int) -> StepSummary | None:
-    """Where the time of `step` went; None while its STEP span is not there.
+    """Where the time of `step` went; None while its STEP span is not there."""
+    return steps_summary(spans, (step,))
 
-    Spans count with the part that lies between the step's start and end.
+
+def steps_summary(spans: Spans, steps: Sequence[int]) -> StepSummary | None:
+    """Where the time of steps of one kind went, together; those without a STEP span are left out.
+
+    Spans count with the part that lies between their step's start and end. None without steps.
     """
-    mine = spans[spans["step"] == step]
+    mine = spans[np.isin(spans["step"], steps)]
     frames = mine[mine["kind"] == SpanKind.STEP]
     if not len(frames):
         return None
-    frame = frames[0]
-    start_ns, end_ns = int(frame["start_ns"]), int(frame["end_ns"])
-    clipped = _clipped(mine, start_ns, end_ns)
-    copies = clipped[clipped["kind"] == SpanKind.COPY]
+    frames = frames[np.argsort(frames["step"], kind="stable")]
+    inside = _within(mine[np.isin(mine["step"], frames["step"])], frames)
+    copies = inside[inside["kind"] == SpanKind.COPY]
     return StepSummary(
-        step=step,
-        kind=StepKind(int(frame["peer"])),
-        n_tokens=int(frame["bytes"]),
-        start_ns=start_ns,
-        end_ns=end_ns,
-        lanes=_lane_times(clipped[clipped["kind"] == SpanKind.SPLIT]),
+        steps=tuple(frames["step"].tolist()),
+        kind=StepKind(int(frames["peer"][0])),
+        n_tokens=int(frames["bytes"].sum()),
+        start_ns=int(frames["start_ns"].min()),
+        end_ns=int(frames["end_ns"].max()),
+        lanes=_lane_times(inside[inside["kind"] == SpanKind.SPLIT]),
         copy_ns=_union_of(copies),
-        wait_ns=_union_of(clipped[clipped["kind"] == SpanKind.WAIT]),
+        wait_ns=_union_of(inside[inside["kind"] == SpanKind.WAIT]),
         copied_bytes=int(np.sum(copies["bytes"])),
-        parts=_parts(clipped, end_ns - start_ns),
+        parts=_parts(inside, _union_of(frames)),
     )
 
 
-def summaries(spans: Spans, kind: StepKind) -> tuple[StepSummary, ...]:
-    """The summary of every finished step of one kind, by step."""
-    wanted = np.unique(_steps(spans, kind)["step"])
-    by_step = spans[np.argsort(spans["step"], kind="stable")]
-    begin = np.searchsorted(by_step["step"], wanted)
-    end = np.searchsorted(by_step["step"], wanted, side="right")
-    found = (
-        step_summary(by_step[i:j], int(step)) for step, i, j in zip(wanted, begin, end, strict=True)
-    )
-    return tuple(summary for summary in found if summary is not None)
-
-
-def total_parts(steps: Sequence[StepSummary]) -> Parts:
-    """The parts of several steps together."""
-    return sum((step.parts for step in steps), Parts())
+def steps_of_kind(spans: Spans, kind: StepKind) -> list[int]:
+    """The finished steps of one kind, ascending."""
+    frames = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == kind)]
+    steps: list[int] = np.unique(frames["step"]).tolist()
+    return steps
 
 
 def statistics(spans: Spans) -> Statistics | None:
@@ -236,17 +222,13 @@ def _durations(spans: Spans) -> Ints:
     return durations
 
 
-def _steps(spans: Spans, kind: StepKind) -> Spans:
-    steps: Spans = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == kind)]
-    return steps
-
-
-def _clipped(spans: Spans, start_ns: int, end_ns: int) -> Spans:
-    """A copy of the spans, each cut to the given time."""
-    clipped = spans.copy()
-    clipped["start_ns"] = np.clip(spans["start_ns"], start_ns, end_ns)
-    clipped["end_ns"] = np.clip(spans["end_ns"], start_ns, end_ns)
-    return clipped
+def _within(spans: Spans, frames: Spans) -> Spans:
+    """A copy of the spans, each cut to the time of its step; frames by step, one for each."""
+    frame = frames[np.searchsorted(frames["step"], spans["step"])]
+    cut = spans.copy()
+    for name in ("start_ns", "end_ns"):
+        cut[name] = np.clip(spans[name], frame["start_ns"], frame["end_ns"])
+    return cut
 
 
 def _union_of(spans: Spans) -> int:

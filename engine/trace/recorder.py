@@ -113,7 +113,8 @@ class Recorder:
     """Collects spans and marks of a run.
 
     Every record has a number; `seq` is the number of the next one and only grows, over `clear`
-    too. Times are ns of `clock`, the host's monotonic clock. Any thread may call any method.
+    too. Times are ns of `clock`, the host's monotonic clock or that of devices on paper; whoever
+    takes times to be recorded asks `now_ns`. Any thread may call any method.
 
     Between two tokens every microsecond counts, and code that did not run for a while is slow: to
     record is to append to a log. Who reads puts what the log has where it belongs, and works out
@@ -130,7 +131,7 @@ class Recorder:
     ) -> None:
         self.capacity = capacity
         self.is_on = True
-        self._clock = clock
+        self.now_ns = clock
         # Both ends of it are used by several threads at once, without a lock.
         self._log: deque[tuple[int, ...] | _Nodes | Mark] = deque()
         self._lock = threading.Lock()
@@ -238,7 +239,7 @@ class Recorder:
     def mark(self, text: str) -> None:
         """Record that something happened now."""
         if self.is_on:
-            self._log.append(Mark(self._clock(), text))
+            self._log.append(Mark(self.now_ns(), text))
             self._read_if_full()
 
     def clear(self) -> None:
@@ -339,12 +340,12 @@ class Recorder:
 
         `_reading` is held and the other lock is not: a reader of numbers need not wait.
         """
-        started_ns = self._clock()
+        started_ns = self.now_ns()
         error_ns = max((_write_times(split) for split in unread), default=0)
         with self._lock:
             if unread and epoch == self._epoch:
                 self._node_error_ns = max(self._node_error_ns, error_ns)
-                self._read_ns += self._clock() - started_ns
+                self._read_ns += self.now_ns() - started_ns
         return error_ns
 
     def _views(self, since: int) -> TraceSnapshot:
@@ -375,11 +376,11 @@ class Recorder:
 
     def _measured_append_ns(self) -> float:
         """The mean cost of a span on this machine, found by doing it into the empty recorder."""
-        started_ns = self._clock()
+        started_ns = self.now_ns()
         for _ in range(_N_CALIBRATION):
             self.span(SpanKind.SPLIT, 0, 0, 0, 0, 0, 0)
         self._take_log()
-        cost_ns = (self._clock() - started_ns) / _N_CALIBRATION
+        cost_ns = (self.now_ns() - started_ns) / _N_CALIBRATION
         self._seq = 0
         self._reset()
         return cost_ns

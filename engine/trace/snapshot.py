@@ -45,6 +45,10 @@ class TraceSnapshot:
         """All spans in one read-only array; a single chunk is shared, more are copied."""
         return _joined(self.chunks)
 
+    def without_nodes(self) -> Spans:
+        """All spans but those of single nodes, which are most of them."""
+        return _joined(tuple(chunk[chunk["kind"] != SpanKind.NODE] for chunk in self.chunks))
+
     def of_kind(self, kind: SpanKind) -> Spans:
         """The spans of one kind."""
         return _joined(tuple(chunk[chunk["kind"] == kind] for chunk in self.chunks))

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 import engine.backends
+from engine import paths
 from engine.core.options import Options
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
@@ -19,6 +20,7 @@ from engine.trace.records import SpanKind, StepKind
 from tests.engine.nano import nano, nano_with
 
 CPU = Options(devices=("none",), n_ctx=256, temperature=0)
+SLOW_PLUGIN = paths.resources_dir() / "templates" / "splitscope_backend_slow.py"
 PROMPT = "Hello world"
 PROMPT_TOKENS = 7
 FIRST_TOKENS = (745, 270, 132)
@@ -150,6 +152,39 @@ def test_score_refuses_a_token_the_model_does_not_know(session):
         session.score(PROMPT, [1024])
 
 
+# --- devices that are gone --------------------------------------------------------------------
+
+
+def test_a_device_that_goes_between_the_plan_and_the_run_is_named_and_the_session_goes_on(session):
+    session.load_backend(SLOW_PLUGIN)
+    session.plan(replace(CPU, devices=("Slow",)))
+    setup = session.setup()
+    session.unload_backend(session.find_backend("slow"))
+
+    with pytest.raises(DeviceError) as caught:
+        session.run(PROMPT, 1, setup=setup)
+
+    assert caught.value.title == "Slow is not there any more."
+    assert caught.value.sentence.startswith("The model was planned for it. This machine has ")
+    session.plan(CPU)
+    assert session.run(PROMPT, 3).tokens == FIRST_TOKENS
+
+
+def test_what_is_loaded_stays_when_a_device_of_another_plan_is_gone(session, monkeypatch):
+    loaded = session.prepare()
+    devices = session._machine.devices
+    session.plan(replace(CPU, n_ctx=512))
+    monkeypatch.setattr(session._machine, "devices", lambda: ())
+
+    with pytest.raises(DeviceError, match=r"CPU is not there any more\."):
+        session.run(PROMPT, 1)
+
+    monkeypatch.setattr(session._machine, "devices", devices)
+    session.plan(CPU)
+    assert session.run(PROMPT, 3).tokens == FIRST_TOKENS
+    assert session.prepare() is loaded
+
+
 # --- sums -----------------------------------------------------------------------------------
 
 
@@ -169,6 +204,13 @@ def test_the_sums_of_a_run_are_those_of_its_spans(session, options):
         spans = snapshot.of_kind(kind)
         summed = sum(sum(row.time_ns) for row in rows)
         assert summed == (spans["end_ns"] - spans["start_ns"]).sum()
+
+
+def test_why_a_pipeline_was_given_up_is_a_note_of_the_run(session):
+    note = "pipeline off: no memory for 4 copies."
+    session.prepare().pipeline_note = note
+
+    assert session.run(PROMPT, 1).notes == (note,)
 
 
 def test_every_split_has_a_time_for_every_step_and_they_cover_the_graph(session):
@@ -396,13 +438,23 @@ def test_another_thread_plans_while_a_run_goes_on_and_flips_op_offload():
     assert marks == ["op_offload off"]
 
 
-def test_joined_devices_are_planned_only_and_what_is_loaded_stays(session, told):
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"split_mode": "tensor"}, "-sm tensor needs at least one device"),
+        ({"tensor_split": (3, 1)}, "-ts has 2 shares for no devices"),
+        ({"devices": ("GPU7",)}, "There is no device GPU7"),
+    ],
+)
+def test_what_does_not_go_with_the_devices_is_refused_and_what_is_loaded_stays(
+    session, told, changes, said
+):
     context = session.prepare()
     told["progress"].clear()
-    session.options = replace(CPU, split_mode="tensor")
+    session.options = replace(CPU, **changes)
 
     for refused in (session.prepare, lambda: session.run(PROMPT, 1)):
-        with pytest.raises(PlacementError, match="-sm tensor is planned only"):
+        with pytest.raises(PlacementError, match=said):
             refused()
 
     assert told["progress"] == []

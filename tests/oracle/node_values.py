@@ -19,7 +19,7 @@ from engine.session import Session
 from engine.trace.records import StepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from engine.core.options import Options
@@ -56,13 +56,28 @@ def loaded(model: Path, options: Options) -> Iterator[ModelContext]:
 
 
 def run_nodes(
-    model: Path, tokens: list[int], options: Options, *, flash_attn: bool
+    model: Path,
+    tokens: list[int],
+    options: Options,
+    *,
+    flash_attn: bool,
+    given: Sequence[NodeValue] = (),
 ) -> list[NodeValue]:
-    """Compute `tokens` in one batch and give every node's values, views too."""
+    """Compute `tokens` in one batch and give every node's values, views too.
+
+    `given` (optional) are the nodes of another run: each node is computed from these.
+    """
     wish = FlashAttn.ON if flash_attn else FlashAttn.OFF
     with loaded(model, replace(options, n_ctx=512, flash_attn=wish)) as context:
         found: list[NodeValue] = []
-        watch_nodes(context, found.append)
+
+        def on_node(node: NodeValue) -> None:
+            found.append(node)
+            tensor = node.tensor
+            if given and tensor.view_src is None and tensor.type is TensorType.F32:
+                overwrite(context, node.node_id, tensor, given[node.node_id].values)
+
+        watch_nodes(context, on_node)
         context.decode(tokens, StepKind.PROMPT)
     return found
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine.core.options import ALL_LAYERS, Options
+from engine.core.options import ALL_LAYERS, Options, SplitMode
 from tests.oracle import golden
 from tests.oracle.node_values import nmse, run_nodes
 
@@ -20,6 +20,9 @@ CASES = [
     ),
 ]
 
+QUANTIZED_BAR = 5e-4
+"""Of a node where weights are quantised."""
+
 CPU = Options(devices=("none",))
 GPU = Options(devices=("OpenCL0",))
 HALF = replace(GPU, n_gpu_layers=2)
@@ -29,6 +32,16 @@ PLACEMENTS = {
     # The recorded prompts are shorter than the rule's 32 rows.
     "opencl half, op_offload from one row on": HALF,
     "opencl half, op_offload off": replace(HALF, op_offload=False),
+}
+
+
+TWO = Options(devices=("OpenCL0", "OpenCL1"), tensor_split=(2, 1))
+TWO_DEVICES = {
+    "none": replace(TWO, split_mode=SplitMode.NONE, main_gpu=1),
+    "layers in turn": replace(TWO, n_copies=1),
+    "layers as a pipeline": replace(TWO, n_copies=4),
+    "rows": replace(TWO, split_mode=SplitMode.ROW),
+    "tensors": replace(TWO, split_mode=SplitMode.TENSOR),
 }
 
 
@@ -74,6 +87,41 @@ def test_every_node_computes_what_llama_cpp_computed(dump, model, flash_attn, ba
 
     above = {name: error for name, error in errors.items() if not error <= bar}
     assert above == {}
+
+
+@pytest.fixture(params=list(TWO_DEVICES))
+def two_devices(request, monkeypatch, opencl_device):
+    """Give options that share the layers of a model between two OpenCL devices."""
+    monkeypatch.setenv("SPLITSCOPE_OPENCL_PARTS", "2")
+    return TWO_DEVICES[request.param]
+
+
+@pytest.mark.parametrize(("dump", "model", "flash_attn", "bar"), CASES[1:])
+def test_every_node_computes_the_same_on_two_devices(dump, model, flash_attn, bar, two_devices):
+    errors = errors_of_nodes(dump, model, two_devices, flash_attn=flash_attn)
+
+    above = {name: error for name, error in errors.items() if not error <= bar}
+    assert above == {}
+
+
+@pytest.mark.demo
+@pytest.mark.slow
+def test_every_node_of_smollm2_computes_on_two_devices_what_it_does_on_one(two_devices, demo_model):
+    tokens = golden.tokens()["smollm2-135m-q4_1"]["p1"]["prompt_tokens"]
+    one = run_nodes(demo_model, tokens, GPU, flash_attn=True)
+
+    # Each from the values of one device: sums in another order grow through 30 layers whose
+    # activations are rounded to blocks.
+    two = run_nodes(demo_model, tokens, two_devices, flash_attn=True, given=one)
+
+    assert [node.tensor.name for node in two] == [node.tensor.name for node in one]
+    errors = {
+        f"{ours.node_id} {ours.tensor.op_desc} {ours.tensor.name}": nmse(
+            ours.values[np.isfinite(theirs.values)], theirs.values[np.isfinite(theirs.values)]
+        )
+        for ours, theirs in zip(two, one, strict=True)
+    }
+    assert {name: error for name, error in errors.items() if not error <= QUANTIZED_BAR} == {}
 
 
 @pytest.mark.parametrize("n_gpu_layers", [ALL_LAYERS, 2], ids=["all layers", "half"])

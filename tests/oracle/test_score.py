@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.core.options import Options
+from engine.core.options import Options, SplitMode
 from engine.model.fetch import fetch_known
 from engine.session import Session
 from tests.oracle import golden
@@ -55,9 +55,14 @@ PLACEMENTS = {
     "opencl half, op_offload from one row on": GPU,
     "opencl half, op_offload off": replace(GPU, op_offload=False),
     # Prompts of several graphs, so that there is a pipeline to fill.
-    "two devices, mode none": replace(TWO, split_mode="none", main_gpu=1),
+    "two devices, mode none": replace(TWO, split_mode=SplitMode.NONE, main_gpu=1),
     "two devices, layers in turn": replace(TWO, n_copies=1),
     "two devices, layers as a pipeline": replace(TWO, n_copies=4),
+    "two devices, rows": replace(TWO, split_mode=SplitMode.ROW),
+    "two devices, rows 3 to 1": replace(TWO, split_mode=SplitMode.ROW, tensor_split=(3, 1)),
+    "two devices, tensors": replace(TWO, split_mode=SplitMode.TENSOR),
+    "two devices, tensors 3 to 1": replace(TWO, split_mode=SplitMode.TENSOR, tensor_split=(3, 1)),
+    "two devices, rows 1 to 0": replace(TWO, split_mode=SplitMode.ROW, tensor_split=(1, 0)),
     "ggml all layers": GGML,
     "ggml half": GGML,
     "ggml in the CPU's place": replace(GGML, devices=("none",)),

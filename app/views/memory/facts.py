@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.theme.colours import is_on_paper
-from app.theme.text import SPACE, count
+from app.theme.text import SPACE, bytes_text, count, percent_text
 from engine.core.devices import MAPPED
 from engine.core.plan import MemoryKind
 from engine.core.repack import CPU_REPACK
+from engine.trace.records import MEMBER_LANE
 
 if TYPE_CHECKING:
     from engine.core.plan import MemoryLedger, MemoryRow
+    from engine.core.shards import MemberShare
     from engine.core.table import DeviceRow, PlanSetTable, PlanTable
 
 MIB = 1024**2
@@ -32,6 +34,8 @@ class Part(enum.StrEnum):
     STATE = "state"
     COMPUTE = "compute"
     OUTPUT = "output"
+    HELD = "held"
+    """What a device that is joined with others holds of weights and caches."""
 
 
 PART_WORDS = {
@@ -41,6 +45,7 @@ PART_WORDS = {
     Part.STATE: "state",
     Part.COMPUTE: "compute",
     Part.OUTPUT: "output",
+    Part.HELD: "weights and KV",
 }
 
 _KIND_PARTS = {
@@ -60,11 +65,38 @@ PART_NOTES = {
 """What the tooltip adds where the words do not say it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What part of something that several devices hold one of them was asked to and does hold.
+
+    Fractions of 1. `whole_bytes` of what it holds is on each of them.
+    """
+
+    asked: float
+    held: float
+    whole_bytes: int = 0
+
+    @property
+    def words(self) -> str:
+        """Both, for people."""
+        return f"share {percent_text(self.held)}, asked {percent_text(self.asked)}"
+
+    @property
+    def tip(self) -> str:
+        """The same in lines."""
+        if not self.whole_bytes:
+            return self.words
+        return f"{self.words}\n{bytes_text(self.whole_bytes)} of it is on every device, whole"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceMemory:
-    """One device's bytes by part; `was` are those before a change. `free` 0: nothing reported."""
+    """One device's bytes by part; `was` are those before a change. `free` 0: nothing reported.
 
-    backend_id: int
+    `lane` is its backend's id, or for a device that a backend joins its lane in traces.
+    """
+
+    lane: int
     name: str
     free: int
     now: dict[Part, int]
@@ -73,6 +105,8 @@ class DeviceMemory:
     """Names of the buffer types of each part."""
     on_paper: bool = False
     """Whether the device exists in plans only."""
+    share: Share | None = None
+    """Its part of what several devices hold together."""
 
     @property
     def title(self) -> str:
@@ -99,7 +133,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """All devices of a plan, in order of priority."""
+    """All devices of a plan, in order of priority, then those that others join."""
 
     devices: tuple[DeviceMemory, ...]
     held_twice: str = ""
@@ -122,7 +156,7 @@ def memory_facts(plans: PlanSetTable, was: PlanSetTable | None = None) -> Memory
         _device(i, row, plans.memory, None if was is None else was.memory)
         for i, row in enumerate(table.devices)
     )
-    return MemoryFacts(devices, held_twice(table))
+    return MemoryFacts((*devices, *_members(plans, was)), held_twice(table))
 
 
 def held_twice(table: PlanTable) -> str:
@@ -157,14 +191,54 @@ def _device(
         if entry.device == row.name:
             bufts[part_of(entry)][entry.buft.name] = None
     return DeviceMemory(
-        backend_id=backend_id,
+        lane=backend_id,
         name=row.name,
         free=row.memory_free,
         now=_by_part(ledger, row.name),
         was=None if was is None else _by_part(was, row.name),
         bufts={part: ", ".join(names) for part, names in bufts.items()},
         on_paper=is_on_paper(row),
+        share=_row_share(ledger, row.name),
     )
+
+
+def _members(plans: PlanSetTable, was: PlanSetTable | None) -> list[DeviceMemory]:
+    """The devices that META devices join, with what each holds of weights and caches."""
+    held = {share.device: share for share in plans.memory.shares}
+    before = {} if was is None else {share.device: share for share in was.memory.shares}
+    members = [member for row in plans.prompt.devices for member in row.members]
+    return [
+        DeviceMemory(
+            lane=MEMBER_LANE + i,
+            name=member.name,
+            free=member.memory_free,
+            now=_held_bytes(share),
+            was=None if was is None else _held_bytes(before.get(member.name)),
+            bufts={Part.HELD: member.buft},
+            on_paper=is_on_paper(member),
+            share=Share(share.asked, share.achieved, share.whole_bytes),
+        )
+        for i, member in enumerate(members)
+        if (share := held.get(member.name)) is not None
+    ]
+
+
+def _held_bytes(share: MemberShare | None) -> dict[Part, int]:
+    return {} if share is None else {Part.HELD: share.n_bytes}
+
+
+def _row_share(ledger: MemoryLedger, device: str) -> Share | None:
+    """A device's part of matrices whose rows are on several; None where it has no such rows."""
+    split = [row for row in ledger.rows if row.buft.row_shares is not None]
+    total = sum(row.n_bytes for row in split)
+    held = sum(row.n_bytes for row in split if row.device == device)
+    asked = {
+        name: share / sum(row.buft.row_shares.shares)
+        for row in split
+        if row.buft.row_shares is not None
+        for name, share in zip(row.buft.row_shares.devices, row.buft.row_shares.shares, strict=True)
+    }
+    return Share(asked[device], held / total) if total and device in asked else None
 
 
 def part_of(row: MemoryRow) -> Part:

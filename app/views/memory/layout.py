@@ -68,7 +68,7 @@ class Rect:
 class Payload:
     """What a shape stands for."""
 
-    backend_id: int
+    lane: int
     part: Part | None
     tip: str
 
@@ -109,7 +109,7 @@ class Text:
 class BarLine:
     """One device: badge, bar, words, and the x of its capacity (a line) or axis break."""
 
-    backend_id: int
+    lane: int
     badge: Rect
     shapes: tuple[Shape, ...]
     texts: tuple[Text, ...]
@@ -206,7 +206,7 @@ def _after_px(device: DeviceMemory, px_per_byte: float, measure: Measure) -> flo
     if device.was is not None:
         words = [_change_words(device, part) for part in _changed(device)]
     else:
-        words = [_listed(device, _left_over(device, px_per_byte, measure))]
+        words = [_outside_words(device, _left_over(device, px_per_byte, measure))]
     return sum(measure(word) + GAP_PX + 2 for word in words if word)
 
 
@@ -241,7 +241,7 @@ def _line(device: DeviceMemory, frame: _Frame, row: Rect) -> BarLine:
     texts = (*_head(device, frame, row), *_tail(device, frame, row, outside, end))
     over = _over_shape(device, frame, row, capacity_x)
     break_x = None if near or not device.free else _spare_x(device, frame) - BREAK_PX
-    return BarLine(device.backend_id, badge, (*shapes, *over), texts, capacity_x, break_x)
+    return BarLine(device.lane, badge, (*shapes, *over), texts, capacity_x, break_x)
 
 
 def _segments(
@@ -259,7 +259,8 @@ def _segments(
         rect = Rect(x, row.y, width, row.height)
         shapes.append(Shape(rect, Role.SEGMENT, tint, label, _payload(device, part)))
         x += width
-    return tuple(shapes), (Text(row, _listed(device, left_over)),) if left_over else ()
+    words = _outside_words(device, left_over)
+    return tuple(shapes), (Text(row, words),) if words else ()
 
 
 def _changes(
@@ -308,8 +309,10 @@ def _change_ink(device: DeviceMemory, part: Part) -> Ink:
     return Ink.LESS if _change(device, part) < 0 else Ink.MORE
 
 
-def _listed(device: DeviceMemory, parts: list[Part]) -> str:
-    return " · ".join(f"{PART_WORDS[part]} {mib(device.now[part])}" for part in parts)
+def _outside_words(device: DeviceMemory, parts: list[Part]) -> str:
+    """What stands after a bar: parts without room in it, and the device's share."""
+    words = [_label(device, part) for part in parts]
+    return " · ".join([*words, device.share.words] if device.share is not None else words)
 
 
 def _head(device: DeviceMemory, frame: _Frame, row: Rect) -> tuple[Text, Text]:
@@ -350,7 +353,7 @@ def _over_shape(
     width = max(device.over * frame.px_per_byte, MIN_SEGMENT_PX)
     tip = f"{device.name}: over by {_mib(device.over)}{SPACE}MiB"
     rect = Rect(capacity_x, row.y, width, row.height)
-    return (Shape(rect, Role.OVER, 0, "", Payload(device.backend_id, None, tip)),)
+    return (Shape(rect, Role.OVER, 0, "", Payload(device.lane, None, tip)),)
 
 
 def _payload(device: DeviceMemory, part: Part) -> Payload:
@@ -361,6 +364,8 @@ def _payload(device: DeviceMemory, part: Part) -> Payload:
         tip += f" in {buft}"
     if part in PART_NOTES:
         tip += f"\n{PART_NOTES[part]}"
+    if device.share is not None and part in (Part.MODEL, Part.HELD):
+        tip += f"\n{device.share.tip}"
     if device.was is not None:
         tip += f"\nwas {mib(device.was.get(part, 0))}{SPACE}MiB"
-    return Payload(device.backend_id, part, tip)
+    return Payload(device.lane, part, tip)

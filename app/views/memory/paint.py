@@ -13,20 +13,22 @@ from app.theme.paint import hatch_brush, paint_badge
 from app.views.memory.layout import LABEL_PAD_PX, BarLine, Ink, Layout, Rect, Role, Shape, Text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from PySide6.QtGui import QPainter
 
-TINTS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75)
+TINTS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.0)
 """How far each part's colour goes from the device's fill to the background."""
 
 CAPACITY_PX = 2
 
 
 def paint_layout(
-    painter: QPainter, layout: Layout, looks: tuple[DeviceLook, ...], palette: Palette
+    painter: QPainter, layout: Layout, looks: Mapping[int, DeviceLook], palette: Palette
 ) -> None:
     """Draw all bars."""
     for line in layout.lines:
-        _paint_line(painter, line, looks[line.backend_id], palette)
+        _paint_line(painter, line, looks[line.lane], palette)
     if layout.note is not None:
         _paint_text(painter, layout.note, palette)
 

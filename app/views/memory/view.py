@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPen
 
 from app.models.dock_title import DockTitle
-from app.theme.colours import device_style
+from app.theme.colours import lane_looks
 from app.theme.fonts import SMALL_PX, fixed_font, general_font
 from app.theme.text import plural
 from app.views.canvas import Canvas
@@ -85,7 +85,7 @@ class MemoryView(Canvas):
                 area, Qt.AlignmentFlag.AlignTop | Qt.AlignmentFlag.AlignLeft, EMPTY_TEXT
             )
             return
-        looks = device_style(self.theme.palette, plans.prompt.devices)
+        looks = lane_looks(self.theme.palette, plans.prompt.devices)
         paint_layout(painter, self._layout, looks, self.theme.palette)
 
     def paint_overlay(self, painter: QPainter) -> None:  # noqa: D102 - Canvas asks

@@ -30,6 +30,7 @@ GROUPS: tuple[Group, ...] = (
             ("split_mode", "Layers among GPUs"),
             ("main_gpu", "Main GPU"),
             ("tensor_split", "Share of each GPU"),
+            ("n_copies", "Graphs at once"),
             ("devices", "Devices"),
         ),
         is_open=True,

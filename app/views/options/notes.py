@@ -33,6 +33,10 @@ class PanelFacts:
     n_layers: int = 0
     n_expert: int = 0
     n_ctx: int = 0
+    n_copies: int = 1
+    """Prompt graphs that may be under way at once."""
+    pipeline_obstacle: str = ""
+    """Why no more than one may, as a clause."""
 
 
 def panel_facts(state: AppState, options: Options) -> PanelFacts:
@@ -54,6 +58,8 @@ def panel_facts(state: AppState, options: Options) -> PanelFacts:
         n_layers=0 if plans is None else plans.n_layers,
         n_expert=0 if model is None else model.n_expert,
         n_ctx=0 if plans is None else plans.n_ctx,
+        n_copies=1 if plans is None else plans.n_copies,
+        pipeline_obstacle="" if plans is None else plans.pipeline_obstacle,
     )
 
 
@@ -65,11 +71,12 @@ def why_off(field: str, options: Options, facts: PanelFacts) -> str:
     """Why an option has no effect now; empty if it has one."""
     if field == "main_gpu" and options.split_mode is not SplitMode.NONE:
         return "It acts with -sm none, where one GPU takes all layers."
-    if field == "tensor_split":
-        if options.split_mode is SplitMode.NONE:
-            return "It acts with -sm layer: now one GPU takes all layers."
-        if len(facts.gpus) < 2:
-            return f"It needs two GPUs; there {_are(len(facts.gpus))}."
+    if field in ("tensor_split", "n_copies") and options.split_mode is SplitMode.NONE:
+        return "It acts where GPUs share the layers: now one takes all of them (-sm none)."
+    if field == "n_copies" and options.split_mode is not SplitMode.LAYER:
+        return "It acts with -sm layer, where one GPU can begin the next graph."
+    if field in ("tensor_split", "n_copies") and len(facts.gpus) < 2:
+        return f"It needs two GPUs; there {_are(len(facts.gpus))}."
     if field in ("cpu_moe", "n_cpu_moe") and not facts.n_expert:
         return "This model has no experts."
     if field == "n_cpu_moe" and options.cpu_moe:
@@ -83,8 +90,12 @@ def _are(n: int) -> str:
 
 def note(field: str, text: str, options: Options, facts: PanelFacts) -> str:
     """What a value comes to here; `text` is what is in the field, typed or set."""
+    if field == "split_mode":
+        return split_words(options.split_mode, facts.gpus)
     if field == "tensor_split":
         return shares_words(text, facts.gpus)
+    if field == "n_copies":
+        return pipeline_words(facts)
     if field == "main_gpu":
         return ", ".join(f"{i} is {name}" for i, name in enumerate(facts.gpus))
     if field == "devices":
@@ -93,6 +104,28 @@ def note(field: str, text: str, options: Options, facts: PanelFacts) -> str:
         return f"of {plural(facts.n_layers, 'layer')}"
     if field == "n_ctx" and not options.n_ctx and facts.n_ctx:
         return f"{count(facts.n_ctx)}{SPACE}tokens"
+    return ""
+
+
+def split_words(mode: SplitMode, gpus: tuple[str, ...]) -> str:
+    """What the GPUs share, where there are several."""
+    if len(gpus) < 2:
+        return ""
+    names = " and ".join((", ".join(gpus[:-1]), gpus[-1]))
+    return {
+        SplitMode.NONE: "",
+        SplitMode.LAYER: f"{names} have whole layers each.",
+        SplitMode.ROW: f"{names} have rows of every matrix of the layers.",
+        SplitMode.TENSOR: f"{names} work as one device: each has a share of every layer.",
+    }[mode]
+
+
+def pipeline_words(facts: PanelFacts) -> str:
+    """Whether prompt graphs are under way at once in the plan, and if not, why."""
+    if facts.n_copies > 1:
+        return f"Pipeline on: up to {facts.n_copies} graphs of a prompt at once."
+    if facts.pipeline_obstacle:
+        return f"Pipeline off: {facts.pipeline_obstacle}."
     return ""
 
 

@@ -16,23 +16,30 @@ from PySide6.QtWidgets import (
 )
 
 from app.models.dock_title import DockTitle
+from app.models.links_model import LinkColumn, LinksModel
 from app.models.plan_words import first_computed
 from app.models.split_times import split_times
 from app.models.splits_model import SplitsModel
 from app.models.splits_rows import Column
 from app.state.app_state import Selection
-from app.theme.colours import device_style
+from app.theme.colours import device_style, lane_looks
 from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
 from app.theme.text import KIB, count
 from app.views.splits.delegate import PAD_PX, ROW_PX, SplitDelegate
+from app.views.table import HEADER_PX, RowsTable
+from engine.core.devices import DeviceType
 from engine.core.summary import RunState
+from engine.trace.links import links
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PySide6.QtCore import QEvent
 
     from app.state.app_state import AppState
     from app.theme.theme import Theme
     from engine.core.table import PlanTable
+    from engine.trace.links import Link
 
 TIMES_EVERY_MS = 500
 MAX_LIVE_SPANS = 200_000
@@ -61,6 +68,8 @@ class SplitsView(QWidget):
         self._order = (self.model.column, self.model.descending)
         self.table = SplitTable(theme, self)
         self.table.setModel(self.model)
+        self.links_model = LinksModel(self)
+        self.links = LinksTable(theme, self.links_model, self)
         self._empty = QLabel("Open a model to see its splits.", self)
         self._empty.setProperty("role", "muted")
         self._empty.setMargin(12)
@@ -70,7 +79,8 @@ class SplitsView(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.setSpacing(0)
         layout.addWidget(self._empty)
-        layout.addWidget(self.table)
+        layout.addWidget(self.table, 1)
+        layout.addWidget(self.links)
         layout.setAlignment(self._empty, Qt.AlignmentFlag.AlignTop)
         self._times_timer = QTimer(self)
         self._times_timer.setSingleShot(True)
@@ -124,8 +134,17 @@ class SplitsView(QWidget):
         running = self._state.run.state is not RunState.IDLE
         if trace is None or plan is None:
             self.model.set_times(None)
+            self._show_links(plan, ())
         elif not (running and trace.n_spans > MAX_LIVE_SPANS):
-            self.model.set_times(split_times(trace.spans(), plan))
+            spans = trace.spans()
+            self.model.set_times(split_times(spans, plan))
+            self._show_links(plan, links(spans) if n_gpus(plan) > 1 else ())
+
+    def _show_links(self, plan: PlanTable | None, found: Sequence[Link]) -> None:
+        """The links of the run, where there are several devices to tell apart."""
+        devices = () if plan is None else plan.devices
+        self.links_model.set_links(found, lane_looks(self._theme.palette, devices))
+        self.links.fit()
 
     def _on_reset(self) -> None:
         plan = self.model.plan
@@ -185,6 +204,53 @@ class SplitsView(QWidget):
         falling = not self.model.descending if again else falls_first
         order = Qt.SortOrder.DescendingOrder if falling else Qt.SortOrder.AscendingOrder
         self.model.sort(section, order)
+
+
+_BADGES: tuple[frozenset[LinkColumn], ...] = (
+    frozenset(),
+    frozenset({LinkColumn.SOURCE}),
+    frozenset({LinkColumn.SOURCE, LinkColumn.TARGET}),
+)
+"""Which columns of links have no names, in the order in which they give way."""
+
+
+class LinksTable(RowsTable):
+    """As high as its rows; none: it is not there."""
+
+    def __init__(self, theme: Theme, model: LinksModel, parent: QWidget | None = None) -> None:
+        super().__init__(theme, "Links between devices", parent)
+        self.setModel(model)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.fit()
+
+    def fit(self) -> None:
+        """Take the room that the rows need."""
+        n_rows = self.model().rowCount()
+        self.setFixedHeight(HEADER_PX + n_rows * ROW_PX + 2)
+        self.setVisible(n_rows > 0)
+        self.lay_out()
+
+    def lay_out(self) -> None:
+        """Figures whole; names share the rest, and give way to badges, the source's first."""
+        chosen = next((b for b in _BADGES if self._spare_px(b) >= 0), _BADGES[-1])
+        spare_px = max(self._spare_px(chosen), 0)
+        more = {LinkColumn.SOURCE: spare_px // 2, LinkColumn.TARGET: spare_px - spare_px // 2}
+        for column in LinkColumn:
+            self.setColumnWidth(column, self.fitting_px(column) + more.get(column, 0))
+
+    def _spare_px(self, badges: frozenset[LinkColumn]) -> int:
+        """What is left of the width where these columns have no names; those names go."""
+        model = self.model()
+        assert isinstance(model, LinksModel)
+        model.badges = badges
+        return self.viewport().width() - sum(self.fitting_px(column) for column in LinkColumn)
+
+
+def n_gpus(plan: PlanTable) -> int:
+    """How many devices beside the CPU compute: those that others join, one by one."""
+    others = (row for row in plan.devices if row.type is not DeviceType.CPU)
+    return sum(max(len(row.members), 1) for row in others)
 
 
 class SplitTable(QTableView):

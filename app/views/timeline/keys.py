@@ -20,6 +20,7 @@ class Command(enum.StrEnum):
     NEXT = "next slice of the lane"
     UPSTREAM = "where it comes from"
     DOWNSTREAM = "where it goes"
+    FAULT = "what the idle moment waited for"
     CLEAR = "clear the range, then the selection"
 
 
@@ -38,6 +39,7 @@ KEYS = {
     Qt.Key.Key_Period: Command.NEXT,
     Qt.Key.Key_BracketLeft: Command.UPSTREAM,
     Qt.Key.Key_BracketRight: Command.DOWNSTREAM,
+    Qt.Key.Key_J: Command.FAULT,
     Qt.Key.Key_Escape: Command.CLEAR,
 }
 

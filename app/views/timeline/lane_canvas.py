@@ -11,8 +11,17 @@ from PySide6.QtGui import QColor, QPainter, QPen
 
 from app.theme.text import duration_text, plural
 from app.views.canvas import Canvas
+from app.views.timeline.device_paint import (
+    idle_brushes,
+    idle_slices,
+    paint_idle,
+    paint_idle_outline,
+    paint_path_lane,
+    paint_path_slices,
+)
 from app.views.timeline.keys import command_of
 from app.views.timeline.lane_paint import (
+    lane_colours,
     paint_copy_label,
     paint_flow,
     paint_marks,
@@ -33,7 +42,9 @@ if TYPE_CHECKING:
     from PySide6.QtGui import QKeyEvent, QMouseEvent, QWheelEvent
     from PySide6.QtWidgets import QWidget
 
+    from app.views.timeline.lanes import PlacedLane
     from app.views.timeline.scene import Scene
+    from engine.trace.idle import Idle, IdleCause
 
 DRAG_PX = 4
 ZOOM_STEP = 1.25
@@ -54,10 +65,34 @@ class Hit(NamedTuple):
     busy_ns: float
 
 
+class IdleHit(NamedTuple):
+    """Idle time of a device under the pointer; `idle_id` is the first of the merged moments."""
+
+    lane: int
+    x0: float
+    x1: float
+    idle_id: int
+    n_merged: int
+    busy_ns: float
+
+
+class PathHit(NamedTuple):
+    """A piece of the critical path under the pointer."""
+
+    lane: int
+    x0: float
+    x1: float
+    piece_id: int
+
+
 class LaneCanvas(Canvas):
     """Draws a `Scene`; says what a person wants in signals."""
 
     row_chosen = Signal(object)
+    idle_chosen = Signal(object)
+    """Carries the place of an idle moment."""
+    piece_chosen = Signal(object)
+    """Carries the place of a piece of the critical path."""
     nothing_chosen = Signal()
     range_dragged = Signal(object)
     """Carries a TimeView."""
@@ -71,6 +106,7 @@ class LaneCanvas(Canvas):
         super().__init__(scene.theme, parent)
         self._scene = scene
         self._drawn: list[Slices] = []
+        self._idle: list[list[tuple[IdleCause, Slices]]] = []
         self._pressed: QPointF | None = None
         self._dragged = False
         self.paint_s = 0.0
@@ -90,12 +126,20 @@ class LaneCanvas(Canvas):
         scene, width = self._scene, float(self.width())
         self._paint_grid(painter, width)
         self._drawn = [self._slices(lane.key) for lane in scene.lanes]
-        for lane, slices in zip(scene.lanes, self._drawn, strict=True):
+        self._idle = [self._idle_of(lane) for lane in scene.lanes]
+        brushes = idle_brushes(scene.theme.palette)
+        for lane, slices, idle in zip(scene.lanes, self._drawn, self._idle, strict=True):
+            paint_idle(painter, lane, idle, brushes)
             paint_slices(painter, scene, lane, slices)
             if lane.key.kind is LaneKind.SPLITS:
-                waits = self._slices(LaneKey(LaneKind.WAITS, lane.key.backend_id))
+                waits = self._slices(LaneKey(LaneKind.WAITS, lane.key.lane))
                 paint_waits(painter, scene, lane, waits)
-        paint_marks(painter, scene, width, lanes_height(scene.lanes))
+        height = lanes_height(scene.lanes)
+        paint_path_slices(painter, scene, width, height)
+        for lane in scene.lanes:
+            if lane.key.kind is LaneKind.PATH:
+                paint_path_lane(painter, scene, lane, width)
+        paint_marks(painter, scene, width, height)
         self.paint_s = time.perf_counter() - begun
 
     def paint_overlay(self, painter: QPainter) -> None:  # noqa: D102 - Canvas asks
@@ -107,26 +151,68 @@ class LaneCanvas(Canvas):
         lane_id = lane_at(self._scene.lanes, point.y())
         if lane_id < 0 or lane_id >= len(self._drawn):
             return None
+        if self._scene.lanes[lane_id].key.kind is LaneKind.PATH:
+            return self._path_at(lane_id, point.x())
         slices = self._drawn[lane_id]
         i = slices.at(point.x())
         if i < 0:
-            return None
+            return self._idle_at(lane_id, point.x())
         return Hit(
             lane_id, float(slices.x0[i]), float(slices.x1[i]), int(slices.row[i]),
             int(slices.n_merged[i]), float(slices.busy_ns[i]),
         )  # fmt: skip
 
+    def _path_at(self, lane_id: int, x: float) -> PathHit | None:
+        scene, width = self._scene, float(self.width())
+        piece_id = scene.path.at(scene.view.t_of(x, width))
+        if piece_id < 0:
+            return None
+        piece = scene.path.pieces[piece_id]
+        x0, x1 = (scene.view.x_of(t, width) for t in (piece.start_ns, piece.end_ns))
+        return PathHit(lane_id, max(x0, 0.0), min(x1, width), piece_id)
+
+    def _idle_at(self, lane_id: int, x: float) -> IdleHit | None:
+        for _, slices in self._idle[lane_id]:
+            i = slices.at(x, reach_px=0.0)
+            if i >= 0:
+                return IdleHit(
+                    lane_id, float(slices.x0[i]), float(slices.x1[i]), int(slices.row[i]),
+                    int(slices.n_merged[i]), float(slices.busy_ns[i]),
+                )  # fmt: skip
+        return None
+
     def tip_text(self, item: Hashable) -> str:  # noqa: D102 - Canvas asks
+        if isinstance(item, PathHit):
+            return self._scene.piece_words(item.piece_id)
+        if isinstance(item, IdleHit):
+            return self._idle_tip(item)
         if not isinstance(item, Hit):
             return ""
         if item.n_merged > 1:
             return f"{plural(item.n_merged, 'slice')} merged, {duration_text(item.busy_ns)}"
         return self._scene.tip(item.row)
 
+    def _idle_tip(self, hit: IdleHit) -> str:
+        if hit.n_merged > 1:
+            n = plural(hit.n_merged, "idle moment")
+            return f"{n} merged, {duration_text(hit.busy_ns)}"
+        return self._scene.idle_words(hit.idle_id)
+
+    def idle_rect(self, idle: Idle) -> QRectF | None:
+        """Where an idle moment is drawn; None for a device without a lane."""
+        lanes = (at for at in self._scene.lanes if at.is_device and at.key.lane == idle.lane)
+        lane = next(lanes, None)
+        if lane is None:
+            return None
+        view, width = self._scene.view, float(self.width())
+        x0, x1 = (round(view.x_of(t, width)) for t in (idle.start_ns, idle.end_ns))
+        left, right = max(x0, -4), min(max(x1, x0 + 1), width + 4)
+        return QRectF(left, lane.y, max(right - left, 1.0), lane.height)
+
     def row_rect(self, row: int) -> QRectF | None:
         """Where a span is drawn; None for one without a lane."""
         span = self._scene.store.spans[row]
-        key = LaneKey(LaneKind(int(span["kind"])), int(span["lane"]))
+        key = self._scene.store.key_at(row)
         lane = next((lane for lane in self._scene.lanes if lane.key == key), None)
         if lane is None:
             return None
@@ -169,6 +255,12 @@ class LaneCanvas(Canvas):
     def click(self, point: QPointF) -> None:
         """Choose what is under a point; of merged slices the one at that moment."""
         hit = self.item_at(point)
+        if isinstance(hit, IdleHit):
+            self.idle_chosen.emit(self._idle_moment(hit, point.x()))
+            return
+        if isinstance(hit, PathHit):
+            self.piece_chosen.emit(hit.piece_id)
+            return
         if not isinstance(hit, Hit):
             self.nothing_chosen.emit()
             return
@@ -178,6 +270,18 @@ class LaneCanvas(Canvas):
             t_ns = self._scene.view.t_of(point.x(), self.width())
             row = row_at(self._scene.store.spans, lane, t_ns)
         self.row_chosen.emit(row)
+
+    def _idle_moment(self, hit: IdleHit, x: float) -> int:
+        """The idle moment of a hit; of merged ones that at the pointer, else the nearest."""
+        analysis = self._scene.analysis
+        if hit.n_merged == 1 or analysis is None:
+            return hit.idle_id
+        t_ns = self._scene.view.t_of(x, self.width())
+        first = analysis.idle[hit.idle_id]
+        moments = analysis.pyramids[first.lane, first.cause]
+        base = moments.levels[0]
+        distance = np.maximum(np.maximum(base.start_ns - t_ns, t_ns - base.end_ns), 0)
+        return int(moments.index[int(np.argmin(distance))])
 
     def wheelEvent(self, event: QWheelEvent) -> None:  # noqa: D102 - Qt calls it
         steps = event.angleDelta().y() / _WHEEL_UNITS
@@ -211,6 +315,11 @@ class LaneCanvas(Canvas):
             return Slices(none, none, rows, rows, none)
         return pixel_slices(lane.visible(view.t0, view.t1, width), view.span / width)
 
+    def _idle_of(self, lane: PlacedLane) -> list[tuple[IdleCause, Slices]]:
+        if not lane.is_device:
+            return []
+        return idle_slices(self._scene, lane.key.lane, max(self.width(), 1))
+
     def _paint_grid(self, painter: QPainter, width: float) -> None:
         scene = self._scene
         painter.setPen(QPen(scene.theme.palette.line, 1))
@@ -221,13 +330,10 @@ class LaneCanvas(Canvas):
 
     def _paint_hover(self, painter: QPainter) -> None:
         hit = self.hovered
-        if not isinstance(hit, Hit) or hit.lane >= len(self._scene.lanes):
+        if not isinstance(hit, (Hit, IdleHit, PathHit)) or hit.lane >= len(self._scene.lanes):
             return
         lane = self._scene.lanes[hit.lane]
-        edge = self._scene.theme.palette.copy_mark
-        if lane.key.kind is LaneKind.SPLITS:
-            edge = self._scene.looks[lane.key.backend_id].colours.edge
-        painter.setPen(QPen(edge, 2))
+        painter.setPen(QPen(lane_colours(self._scene, lane)[1], 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         rect = QRectF(hit.x0, lane.y, hit.x1 - hit.x0, lane.height)
         painter.drawRect(rect.adjusted(1, 1, -1, -1) if rect.width() > 4 else rect)
@@ -235,6 +341,10 @@ class LaneCanvas(Canvas):
     def _paint_selection(self, painter: QPainter) -> None:
         scene = self._scene
         ink = scene.theme.palette.ink
+        idle = scene.idle
+        idle_rect = None if idle is None else self.idle_rect(idle)
+        if idle_rect is not None:
+            paint_idle_outline(painter, scene, idle_rect)
         selected, flow = self._in_view(scene.selected_rows), self._in_view(scene.flow_rows)
         for row in (*flow, *selected):
             rect = self.row_rect(row)

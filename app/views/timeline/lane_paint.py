@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from app.views.timeline.scene import Scene
 
 TEXT_PAD_PX = 5
+NAMED_PX = 24
 NAME_MIN_PX = 56
 OUTLINE_PX = 2
 CAP_PX = 2
@@ -36,7 +37,9 @@ def lane_colours(scene: Scene, lane: PlacedLane) -> tuple[QColor, QColor, QBrush
     palette = scene.theme.palette
     if lane.key.kind is LaneKind.COPIES:
         return palette.copy_fill, palette.copy_mark, QBrush(Qt.BrushStyle.NoBrush)
-    look = scene.looks[lane.key.backend_id]
+    look = scene.looks.get(lane.key.lane)
+    if look is None:
+        return palette.bg2, palette.line2, QBrush(Qt.BrushStyle.NoBrush)
     hatch = QBrush(Qt.BrushStyle.NoBrush)
     if look.colours.hatch is not Hatch.PLAIN:
         hatch = hatch_brush(look, palette, small=lane.height < 12)
@@ -66,11 +69,16 @@ def paint_slices(painter: QPainter, scene: Scene, lane: PlacedLane, slices: Slic
 
 def paint_names(painter: QPainter, scene: Scene, lane: PlacedLane, slices: Slices) -> None:
     """Name and figures inside slices wide enough, else nothing."""
+    wide = np.flatnonzero(slices.wide & (slices.x1 - slices.x0 >= NAMED_PX)).tolist()
+    if not wide:
+        return
     names, figures = general_font(TINY_PX), fixed_font(TINY_PX)
     name_metrics, figure_metrics = QFontMetricsF(names), QFontMetricsF(figures)
+    if lane.height < name_metrics.ascent():
+        return
     fill, _, hatch = lane_colours(scene, lane)
     plated = hatch.style() is not Qt.BrushStyle.NoBrush
-    for i in np.flatnonzero(slices.wide & (slices.x1 - slices.x0 >= 24)).tolist():
+    for i in wide:
         row = int(slices.row[i])
         left = max(float(slices.x0[i]), 0.0) + TEXT_PAD_PX
         room = float(slices.x1[i]) - left - TEXT_PAD_PX

@@ -13,7 +13,6 @@ from app.theme.text import SPACE, count, plural
 from app.views.canvas import Canvas, RectBatch
 from app.views.timeline.keys import command_of
 from app.views.timeline.slices import rects
-from app.views.timeline.store import LaneKind
 from engine.trace.records import StepKind
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
     from app.views.timeline.scene import Scene
+    from app.views.timeline.store import LaneKey
     from engine.trace.pyramid import Visible
     from engine.trace.records import Spans
 
@@ -33,6 +33,7 @@ SHADES = 4
 """Steps of the strength in which a pixel shows how much of its time a device computes."""
 
 _MS = 1e6
+_TAKING_TURNS = 2
 
 
 class OverviewCanvas(Canvas):
@@ -49,17 +50,16 @@ class OverviewCanvas(Canvas):
         self.setAccessibleName("The whole run")
 
     def background_key(self) -> Hashable:  # noqa: D102 - Canvas asks
-        return (self._scene.version, self._scene.store.version)
+        return (self._scene.version, self._scene.store.version, self._scene.lanes)
 
     def paint_background(self, painter: QPainter) -> None:  # noqa: D102 - Canvas asks
         scene = self._scene
         if scene.store.is_empty:
             return
         bounds, width = scene.bounds, max(self.width(), 1)
-        for key in sorted(scene.store.lanes):
-            if key.kind is LaneKind.SPLITS:
-                found = scene.store.lanes[key].visible(bounds.t0, bounds.t1, width)
-                self._paint_lane(painter, found, scene.looks[key.backend_id].colours.fill)
+        for key, y, height in strips(scene):
+            found = scene.store.lanes[key].visible(bounds.t0, bounds.t1, width)
+            self._paint_lane(painter, found, scene.looks[key.lane].colours.fill, y, height)
         painter.setPen(QPen(scene.theme.palette.line2, 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRect(QRectF(0.5, TOP_PX + 0.5, width - 1, STRIP_PX - 1))
@@ -102,7 +102,9 @@ class OverviewCanvas(Canvas):
         if not self._scene.store.is_empty:
             self.moved.emit(self._scene.bounds.t_of(x, max(self.width(), 1)))
 
-    def _paint_lane(self, painter: QPainter, found: Visible, fill: QColor) -> None:
+    def _paint_lane(
+        self, painter: QPainter, found: Visible, fill: QColor, y: float, height: float
+    ) -> None:
         """A pixel is as strong as the share of its time that the lane computes."""
         batch = RectBatch()
         share = np.clip(found.x1 - found.x0, 0.0, 1.0) * found.busy
@@ -113,13 +115,13 @@ class OverviewCanvas(Canvas):
             mine = shade == level
             colour = QColor(fill)
             colour.setAlphaF((level + 1) / SHADES if level else 0.12)
-            batch.fill(painter, rects(x0[mine], x1[mine], TOP_PX, STRIP_PX), QBrush(colour))
+            batch.fill(painter, rects(x0[mine], x1[mine], y, height), QBrush(colour))
 
     def _paint_labels(self, painter: QPainter, steps: Spans) -> None:
         prompt = steps[steps["peer"] == StepKind.PROMPT]
         tokens = steps[steps["peer"] == StepKind.TOKEN]
         if len(prompt):
-            took = _ms_text(int(prompt["end_ns"][-1] - prompt["start_ns"][0]), 1)
+            took = _ms_text(int(prompt["end_ns"].max() - prompt["start_ns"][0]), 1)
             n_tokens = plural(int(prompt["bytes"].sum()), "token")
             self._paint_label(painter, prompt, f"{self._scene.state.reads}, {n_tokens}  {took}")
         if len(tokens):
@@ -133,7 +135,7 @@ class OverviewCanvas(Canvas):
         """Words on a plate in the middle of some steps; dropped where they do not fit."""
         bounds, width = self._scene.bounds, float(self.width())
         x0 = bounds.x_of(float(steps["start_ns"][0]), width)
-        x1 = bounds.x_of(float(steps["end_ns"][-1]), width)
+        x1 = bounds.x_of(float(steps["end_ns"].max()), width)
         painter.setFont(general_font(TINY_PX))
         text_px = QFontMetricsF(painter.font()).horizontalAdvance(text) + 12
         if text_px > x1 - x0:
@@ -142,6 +144,20 @@ class OverviewCanvas(Canvas):
         painter.fillRect(plate, self._scene.theme.palette.bg1)
         painter.setPen(self._scene.theme.palette.ink)
         painter.drawText(plate, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def strips(scene: Scene) -> list[tuple[LaneKey, float, float]]:
+    """Lanes of devices with y and height: one above the other where several may compute at once.
+
+    A GPU and the CPU take turns: there each has the whole height.
+    """
+    devices = [lane.key for lane in scene.lanes if lane.is_device]
+    known = [key for key in devices if key in scene.store.lanes]
+    n_rows = max(len(known), 1) if len(devices) > _TAKING_TURNS else 1
+    height = STRIP_PX / n_rows
+    return [
+        (key, TOP_PX + (i if n_rows > 1 else 0) * height, height) for i, key in enumerate(known)
+    ]
 
 
 def _ms_text(ns: float, decimals: int) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from engine.trace.pyramid import LanePyramid, Visible, appended, lane_pyramid, visible
-from engine.trace.records import SPAN_DTYPE, SpanKind, Spans
-from engine.trace.snapshot import sorted_by_start
+from engine.trace.records import HOST_LANE, NO_LANE, SPAN_DTYPE, SpanKind, Spans
+from engine.trace.snapshot import start_order
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,17 +31,42 @@ class LaneKind(enum.IntEnum):
 
     SPLITS = SpanKind.SPLIT
     COPIES = SpanKind.COPY
+    """A link: copies, and what shares hand over within a split."""
     WAITS = SpanKind.WAIT
+    STEPS = SpanKind.STEP
+    """Steps that overlap, in as many rows as are under way at once."""
+    SHARES = SpanKind.SHARD
+    PATH = 100
+    """The critical path of a step; no spans of its own."""
 
 
-_LANE_KINDS = frozenset(int(kind) for kind in LaneKind)
+_LANE_KINDS = {
+    SpanKind.SPLIT: LaneKind.SPLITS,
+    SpanKind.COPY: LaneKind.COPIES,
+    SpanKind.EXCHANGE: LaneKind.COPIES,
+    SpanKind.WAIT: LaneKind.WAITS,
+    SpanKind.SHARD: LaneKind.SHARES,
+}
 
 
 class LaneKey(NamedTuple):
-    """A lane: what, and of which backend; copies belong to the backend they go to."""
+    """A lane: what, and of which device (as `lane` of its spans).
+
+    `peer` of a link is the device that it comes from, of steps their row; else NO_LANE.
+    """
 
     kind: LaneKind
-    backend_id: int
+    lane: int
+    peer: int = NO_LANE
+
+
+def key_of(span: np.void) -> LaneKey | None:
+    """The lane of a span; None for one that has none, such as a step."""
+    kind = _LANE_KINDS.get(SpanKind(int(span["kind"])))
+    if kind is None:
+        return None
+    peer = int(span["peer"]) if kind is LaneKind.COPIES else NO_LANE
+    return LaneKey(kind, int(span["lane"]), peer)
 
 
 class Lane:
@@ -105,6 +130,9 @@ class TraceStore:
         self._n_rows = 0
         self._n_read = 0
         self._steps = np.zeros(0, SPAN_DTYPE)
+        self._step_rows = np.zeros(0, np.int64)
+        self.n_step_rows = 1
+        """The most steps that were under way at once."""
 
     @property
     def spans(self) -> Spans:
@@ -121,6 +149,13 @@ class TraceStore:
     def steps(self) -> Spans:
         """The spans of whole steps, by start."""
         return self._steps
+
+    def key_at(self, row: int) -> LaneKey | None:
+        """The lane of a stored span; None for one that has none."""
+        if self._rows[row]["kind"] != SpanKind.STEP:
+            return key_of(self._rows[row])
+        steps = (key for key in self.lanes if key.kind is LaneKind.STEPS)
+        return next((key for key in steps if row in self.lanes[key].rows()), None)
 
     def update(self, trace: TraceSnapshot | None) -> bool:
         """Take over what is new in `trace`; says whether anything was."""
@@ -140,9 +175,6 @@ class TraceStore:
         part = part[part["kind"] != SpanKind.NODE]
         if not len(part):
             return False
-        steps = part[part["kind"] == SpanKind.STEP]
-        if len(steps):
-            self._steps = sorted_by_start(np.concatenate((self._steps, steps)))
         first = self._n_rows
         self._reserve(first + len(part))
         self._rows[first : first + len(part)] = part
@@ -151,18 +183,41 @@ class TraceStore:
         self.begin_ns = min(self.begin_ns, begin) if first else begin
         self.end_ns = max(self.end_ns, end) if first else end
         self._add_to_lanes(part, first)
+        self._add_steps(part, first)
         return True
 
     def _add_to_lanes(self, part: Spans, first: int) -> None:
-        keys = part["kind"].astype(np.int64) * 256 + part["lane"]
-        for key in np.unique(keys).tolist():
-            kind, backend_id = divmod(key, 256)
-            if kind not in _LANE_KINDS:
-                continue
-            mine = np.flatnonzero(keys == key)
-            lane = self.lanes.setdefault(LaneKey(LaneKind(kind), backend_id), Lane())
+        columns = [part[name].astype(np.int64) for name in ("kind", "lane", "peer")]
+        codes = columns[0] * 65_536 + columns[1] * 256 + columns[2]
+        found: dict[LaneKey, list[int]] = {}
+        for code, place in zip(*np.unique(codes, return_index=True), strict=True):
+            key = key_of(part[int(place)])
+            if key is not None:
+                found.setdefault(key, []).append(int(code))
+        for key, of_key in found.items():
+            mine = np.flatnonzero(np.isin(codes, of_key))
             spans = part[mine]
+            lane = self.lanes.setdefault(key, Lane())
             lane.append(spans["start_ns"].copy(), spans["end_ns"].copy(), mine + first)
+
+    def _add_steps(self, part: Spans, first: int) -> None:
+        mine = np.flatnonzero(part["kind"] == SpanKind.STEP)
+        if not len(mine):
+            return
+        steps = np.concatenate((self._steps, part[mine]))
+        order = start_order(steps["start_ns"], steps["end_ns"])
+        self._steps = steps[order]
+        self._step_rows = np.concatenate((self._step_rows, mine + first))[order]
+        rows = stacked(self._steps["start_ns"], self._steps["end_ns"])
+        self.n_step_rows = int(rows.max()) + 1
+        for row in range(self.n_step_rows if self.n_step_rows > 1 else 0):
+            of_row = rows == row
+            lane = self.lanes[LaneKey(LaneKind.STEPS, HOST_LANE, row)] = Lane()
+            lane.append(
+                self._steps["start_ns"][of_row].copy(),
+                self._steps["end_ns"][of_row].copy(),
+                self._step_rows[of_row],
+            )
 
     def _reserve(self, n_rows: int) -> None:
         if n_rows > len(self._rows):
@@ -182,3 +237,21 @@ def _parts_after(trace: TraceSnapshot, n_known: int) -> list[Spans]:
             parts.append(chunk[n_known:])
         n_known = max(n_known - len(chunk), 0)
     return parts
+
+
+def stacked(start_ns: Ints, end_ns: Ints) -> Ints:
+    """The row of each interval, by start, so that none overlaps another in its row.
+
+    What overlaps nothing before it begins again in row 0; the others take turns among as many rows
+    as are needed at once.
+    """
+    n = len(start_ns)
+    if not n:
+        return np.zeros(0, np.int64)
+    reach = np.maximum.accumulate(end_ns)
+    begins = np.concatenate(([True], start_ns[1:] >= reach[:-1]))
+    n_ended = np.searchsorted(reach, start_ns, side="right")
+    depth = int((np.arange(n) - n_ended).max()) + 1
+    group_start = np.maximum.accumulate(np.where(begins, np.arange(n), 0))
+    rows: Ints = (np.arange(n) - group_start) % max(depth, 1)
+    return rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from app.theme.text import SPACE, count, plural
-from engine.trace.metrics import Parts, step_summary, step_sums, total_parts
+from engine.trace.metrics import Parts, step_sums, steps_summary
 from engine.trace.records import SpanKind, StepKind
 
 if TYPE_CHECKING:
@@ -36,17 +36,15 @@ def steps_of(steps: Spans, step: int) -> list[int]:
 
 def check_of(spans: Spans, steps: list[int], reads: str = "prompt") -> SumCheck | None:
     """The check of some steps of one kind; None without steps. `reads` is a prompt or a text."""
-    if not steps:
-        return None
     mine = spans[np.isin(spans["step"], steps)]
-    found = [summary for step in steps if (summary := step_summary(mine, step)) is not None]
-    if not found:
+    found = steps_summary(mine, steps)
+    if found is None:
         return None
-    is_prompt = found[0].kind is StepKind.PROMPT
+    is_prompt = found.kind is StepKind.PROMPT
     return SumCheck(
         n_splits=_n_things(mine, SpanKind.SPLIT),
         n_copies=_n_things(mine, SpanKind.COPY),
-        parts=total_parts(found),
+        parts=found.parts,
         word=reads if is_prompt else f"token step {count(steps[0])}",
     )
 

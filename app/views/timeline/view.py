@@ -12,9 +12,12 @@ from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QScrollArea, QStacked
 from app.models.dock_title import DockTitle
 from app.models.plan_words import first_computed
 from app.state.app_state import Selection
-from app.theme.elided_label import ElidedLabel
-from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
+from app.theme.fonts import TINY_PX, general_font
 from app.views.timeline import scale
+from app.views.timeline.analysis import rows_of_things
+from app.views.timeline.device_words import path_words, run_words
+from app.views.timeline.findings import Findings
+from app.views.timeline.foot import Foot
 from app.views.timeline.keys import Command
 from app.views.timeline.lane_canvas import ZOOM_STEP, LaneCanvas
 from app.views.timeline.lane_heads import PAD_PX, LaneHeads
@@ -23,9 +26,9 @@ from app.views.timeline.navigation import downstream, next_row, upstream
 from app.views.timeline.overview import OverviewCanvas
 from app.views.timeline.ruler import RulerCanvas
 from app.views.timeline.scene import Scene
-from app.views.timeline.store import LaneKey, LaneKind
 from app.views.timeline.sum_check import check_of, check_text, lost_text, steps_of
 from engine.core.summary import RunState
+from engine.trace.idle import IdleCause
 from engine.trace.records import SpanKind
 
 if TYPE_CHECKING:
@@ -35,14 +38,17 @@ if TYPE_CHECKING:
     from app.theme.theme import Theme
     from app.views.timeline.scale import TimeView
     from engine.core.table import PlanSetTable
+    from engine.trace.lanes import Thing
 
 EMPTY_TEXT = "Nothing measured yet. {verb} (F5) shows each split and copy here."
 NEVER_TEXT = "Nothing can be measured: this model is placed, not run."
-FOOT_PX = 24
 BUDGET_S = 0.008
 """GUI time of one update; after a dearer one the next updates are left out."""
 
 PAN_SHARE = 0.15
+
+_CHOSEN = (SpanKind.SPLIT, SpanKind.COPY, SpanKind.SHARD, SpanKind.EXCHANGE)
+"""Spans that belong to a split, which is selected with them."""
 
 
 class TimelineView(QWidget):
@@ -61,7 +67,9 @@ class TimelineView(QWidget):
         self.ruler = RulerCanvas(self.scene)
         self.heads = LaneHeads(self.scene)
         self.lanes = LaneCanvas(self.scene)
-        self.check, self.lost = ElidedLabel(), ElidedLabel()
+        self.foot = Foot(theme)
+        self.check, self.lost = self.foot.check, self.foot.lost
+        self.findings = Findings(state, self.scene, self)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setProperty("role", "muted")
@@ -112,7 +120,7 @@ class TimelineView(QWidget):
         grid.addWidget(self.overview, 0, 1)
         grid.addWidget(self.ruler, 1, 1)
         grid.addWidget(self._lane_area(), 2, 0, 1, 2)
-        grid.addWidget(self._foot(), 3, 0, 1, 2)
+        grid.addWidget(self.foot, 3, 0, 1, 2)
         self._empty.setAutoFillBackground(True)
         self._empty.setBackgroundRole(QPalette.ColorRole.Base)
         self._stack = QStackedLayout(self)
@@ -135,21 +143,6 @@ class TimelineView(QWidget):
         self._area.setWidget(content)
         return self._area
 
-    def _foot(self) -> QWidget:
-        foot = QWidget()
-        foot.setFixedHeight(FOOT_PX)
-        row = QGridLayout(foot)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setHorizontalSpacing(12)
-        row.setColumnMinimumWidth(0, HEAD_PX - 12)
-        row.setColumnStretch(1, 1)
-        self.check.setFont(fixed_font(SMALL_PX))
-        self.lost.setProperty("role", "tiny")
-        row.addWidget(_head("Sum check"), 0, 0)
-        row.addWidget(self.check, 0, 1)
-        row.addWidget(self.lost, 0, 2)
-        return foot
-
     def _connect(self) -> None:
         state = self._state
         state.trace_changed.connect(self._on_trace)
@@ -162,11 +155,16 @@ class TimelineView(QWidget):
         self.overview.commanded.connect(self._on_command)
         self.lanes.commanded.connect(self._on_command)
         self.lanes.row_chosen.connect(self.choose_row)
+        self.lanes.idle_chosen.connect(self.choose_idle)
+        self.lanes.piece_chosen.connect(self._on_piece)
         self.lanes.nothing_chosen.connect(self._on_nothing)
         self.lanes.range_dragged.connect(self._set_range)
         self.lanes.panned.connect(self._on_panned)
         self.lanes.zoomed.connect(self.zoom)
         self._late.timeout.connect(self._on_late)
+        state.path_changed.connect(self._on_path)
+        self.findings.changed.connect(self._on_findings)
+        self.foot.fault_asked.connect(self._go_to_fault)
 
     # What the state says.
 
@@ -188,15 +186,19 @@ class TimelineView(QWidget):
         begun = time.perf_counter()
         trace, scene = self._state.trace, self.scene
         was_empty = scene.store.is_empty
-        if scene.store.update(trace):
+        has_news = scene.store.update(trace)
+        if has_news:
             scene.marks = () if trace is None else trace.marks
             if was_empty:
                 self._follows = True
-                self._restyle()
             self._stack.setCurrentIndex(0 if scene.store.is_empty else 1)
             if self._follows:
                 scene.view = self._followed()
             scene.read_selection()
+        # Before anything is painted: what was found of another run has rows of that.
+        self.findings.read()
+        if has_news:
+            self._place()
             self._refresh()
         took = time.perf_counter() - begun + self.lanes.paint_s
         if took > BUDGET_S:
@@ -216,16 +218,27 @@ class TimelineView(QWidget):
             self._refresh()
 
     def _on_plan(self, _plan: object) -> None:
-        self._restyle()
+        self._place()
         self.scene.read_selection()
+        self.findings.read_path()
         self._refresh()
 
-    def _on_selection(self, _selection: object) -> None:
+    def _on_selection(self, selection: Selection) -> None:
+        if selection != Selection():
+            self.scene.idle_id = -1
         self.scene.read_selection()
+        self.findings.read_path()
+        self._refresh()
+
+    def _on_path(self, _shows: object) -> None:
+        self.findings.read_path()
+
+    def _on_findings(self) -> None:
+        self._place()
         self._refresh()
 
     def _on_theme(self, _palette: object) -> None:
-        self._restyle()
+        self._place()
         self._refresh()
 
     # What a person does.
@@ -233,18 +246,43 @@ class TimelineView(QWidget):
     def choose_row(self, row: int) -> None:
         """Select a slice everywhere, showing the plan it belongs to."""
         span, plan = self.scene.store.spans[row], self.scene.plan(row)
-        if plan is None or span["kind"] not in (SpanKind.SPLIT, SpanKind.COPY):
+        if plan is None or span["kind"] not in (*_CHOSEN, SpanKind.STEP):
             return
         state = self._state
         if plan.batch is not state.batch:
             state.set_batch(plan.batch)
         if state.shown_plan is not plan:
             state.show_plan(plan)
+        if span["kind"] == SpanKind.STEP:
+            state.select(Selection(step=int(span["step"])))
+            return
         index, is_copy = int(span["index"]), span["kind"] == SpanKind.COPY
         split_id = int(plan.copies[index]["split"]) if is_copy else index
         node = plan.key(int(first_computed(plan)[split_id]))
         copy_id = index if is_copy else -1
         state.select(Selection(node, split_id, copy_id, int(span["step"])))
+
+    def choose_idle(self, idle_id: int) -> None:
+        """Select an idle moment: what was at fault is said below the lanes."""
+        self._state.select(Selection())
+        self.scene.idle_id = idle_id
+        self._refresh()
+
+    def _on_piece(self, piece_id: int) -> None:
+        self._go_to(self.scene.path.pieces[piece_id].thing)
+
+    def _go_to_fault(self) -> None:
+        """Select what the idle moment waited for."""
+        idle = self.scene.idle
+        if idle is not None and idle.fault is not None:
+            self._go_to(idle.fault)
+
+    def _go_to(self, thing: Thing) -> None:
+        """Select a thing where it can be, and bring it into view."""
+        rows = rows_of_things(self.scene.store.spans, [thing])
+        if len(rows):
+            self.choose_row(int(rows[-1]))
+            self._show_row(int(rows[-1]))
 
     def zoom(self, factor: float, at_ns: float) -> None:
         """Zoom around a moment."""
@@ -275,6 +313,8 @@ class TimelineView(QWidget):
             self._frame()
         elif command is Command.CLEAR:
             self._clear()
+        elif command is Command.FAULT:
+            self._go_to_fault()
         else:
             self._step(command)
 
@@ -292,6 +332,9 @@ class TimelineView(QWidget):
     def _clear(self) -> None:
         if self.scene.range is not None:
             self._set_range(None)
+        elif self.scene.idle_id >= 0:
+            self.scene.idle_id = -1
+            self._refresh()
         else:
             self._state.select(Selection())
 
@@ -302,12 +345,15 @@ class TimelineView(QWidget):
             return
         row = int(scene.selected_rows[0])
         spans, plan = scene.store.spans, scene.plan(row)
+        if spans[row]["kind"] not in (SpanKind.SPLIT, SpanKind.COPY):
+            plan = None
         if command is Command.UPSTREAM and plan is not None:
             row = upstream(spans, plan, row)
         elif command is Command.DOWNSTREAM and plan is not None:
             row = downstream(spans, plan, row)
         elif command in (Command.PREVIOUS, Command.NEXT):
-            key = LaneKey(LaneKind(int(spans[row]["kind"])), int(spans[row]["lane"]))
+            key = scene.store.key_at(row)
+            assert key is not None, spans[row]
             row = next_row(scene.store.lanes[key], row, 1 if command is Command.NEXT else -1)
         self.choose_row(row)
         self._show_row(row)
@@ -332,26 +378,46 @@ class TimelineView(QWidget):
             self.scene.range = found
             self._refresh()
 
-    def _restyle(self) -> None:
-        self.scene.restyle()
-        self._place()
-
     def _place(self) -> None:
+        """Place the lanes of the devices there are now, with their looks."""
         scene = self.scene
+        scene.restyle()
         above = self.overview.height() + self.ruler.height()
-        height = self.height() - above - FOOT_PX
-        scene.lanes = place_lanes(scene.devices(), scene.targets(), height)
+        height = self.height() - above - self.foot.height_px
+        scene.lanes = place_lanes(scene.devices(), scene.shown(), height)
         needed = round(lanes_height(scene.lanes))
         self.lanes.setMinimumHeight(needed)
         self.heads.setMinimumHeight(needed)
         self.lanes.scrolls = needed > height
 
     def _refresh(self) -> None:
+        self._say_devices()
         for part in (self.overview, self.ruler, self.heads, self.lanes):
             part.update()
         self._say_sums()
         self._describe()
         self.dock_title_changed.emit(self.dock_title)
+
+    def _say_devices(self) -> None:
+        """How the run's devices spent it, the critical path, the selected idle moment."""
+        scene, foot = self.scene, self.foot
+        before_px = foot.height_px
+        analysis = scene.analysis
+        lanes = (lane.key.lane for lane in scene.lanes if lane.is_device)
+        summary = self._state.run.summary
+        together = None if summary is None else summary.together
+        words = ""
+        if analysis is not None:
+            words = run_words(analysis, lanes, scene.lane_name, together)
+        foot.say(foot.devices, words)
+        path = path_words(scene.path.pieces)
+        foot.say(foot.path, f"{path} of {scene.step_words(scene.path.step)}" if path else "")
+        idle = scene.idle
+        words = "" if idle is None else scene.idle_words(scene.idle_id)
+        foot.say(foot.idle, ": ".join(words.splitlines()))
+        foot.fault.setVisible(idle is not None and idle.cause is not IdleCause.NOTHING)
+        if foot.height_px != before_px:
+            self._place()
 
     def _say_sums(self) -> None:
         """The sum check of the selection's step; counted again only when a step has ended."""

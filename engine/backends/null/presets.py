@@ -85,13 +85,17 @@ def rpc(name: str, free_bytes: int) -> DeviceFacts:
 
 
 def cuda(name: str, free_bytes: int) -> DeviceFacts:
-    """A CUDA card: pinned memory, events, offload from 32 rows on, quantised rows padded to 512."""
+    """A CUDA card: pinned memory, events, offload from 32 rows on, quantised rows padded to 512.
+
+    Two of them copy to one another without the host.
+    """
     return replace(
         _card(name, free_bytes),
         description="a CUDA card on paper",
         reg="CUDA",
         buft=BufferTypeFacts(name, alignment=128, pad_row_elems=512),
         host_buft=BufferTypeFacts("CUDA_Host", alignment=32, is_host=True),
+        copies_async=True,
     )
 
 

@@ -1,24 +1,29 @@
 """A device on paper from one line: `NAME:TYPE:FREE_MIB[:key=value,..]`.
 
 TYPE is gpu, igpu, accel or cpu. Keys: preset, buft, align, max, host, async, events, cpyasync,
-hostbuft, mmap, offload, ops, noops, features; several operations or features are joined with `+`.
-They mean what they mean in the scheduler's script language: `offload=N` is CUDA's batch rule from
-N on. `features` are those of a CPU, such as AVX2+FMA; `none` is none.
+hostbuft, mmap, offload, ops, noops, features, split; several operations or features are joined with
+`+`. They mean what they mean in the scheduler's script language: `offload=N` is CUDA's batch rule
+from N on. `features` are those of a CPU, such as AVX2+FMA; `none` is none. `split=1`: its family
+has split memory (-sm row).
+
+Three more say how fast it is, for predictions: `gbps` its memory and `link` the way to any other
+memory, both GB/s, `gflops` its arithmetic.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.backends.null.costs import DeviceSpeed, usual_speed
 from engine.backends.null.presets import MIB, PRESETS
-from engine.backends.null.rules import CpuRules
+from engine.backends.null.rules import CpuRules, SplitRules
 from engine.core.devices import DeviceFacts, DeviceType, TableRules
 from engine.errors import PlacementError
 
 KEYS = (
     "preset", "buft", "align", "max", "host", "async", "events", "cpyasync", "hostbuft", "mmap",
-    "offload", "ops", "noops", "features",
+    "offload", "ops", "noops", "features", "split", "gbps", "gflops", "link",
 )  # fmt: skip
 
 MAX_DIGITS = 13
@@ -28,18 +33,36 @@ _TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.AC
 _TYPES["cpu"] = DeviceType.CPU
 _DEFAULT_PRESET = {DeviceType.CPU: "cpu", DeviceType.ACCEL: "blas"}
 _WORDS = ("buft", "hostbuft", "ops", "noops", "features")
+_SPEEDS = {"gbps": "gbps", "gflops": "gflops", "link": "link_gbps"}
+"""Keys of speeds, and the fields they fill."""
 _NUMBER = f"whole number of at most {MAX_DIGITS} digits"
 _EXAMPLE = "For example GPU0:gpu:8192:preset=cuda"
 
 
+@dataclass(frozen=True, slots=True)
+class PaperDevice:
+    """A device on paper: what planning may know of it, and how fast it is."""
+
+    facts: DeviceFacts
+    speed: DeviceSpeed
+
+
 def parse_virtual(text: str) -> DeviceFacts:
     """The facts that `text` describes; PlacementError says which part is wrong."""
+    return parse_paper(text).facts
+
+
+def parse_paper(text: str) -> PaperDevice:
+    """The device that `text` describes; PlacementError says which part is wrong."""
     name, device_type, free_bytes, keys = _parts(text)
     preset = keys.pop("preset", _DEFAULT_PRESET.get(device_type, "plain"))
     if preset not in PRESETS:
         raise _wrong(text, f"The preset is {preset}; allowed are {', '.join(PRESETS)}.")
     facts = replace(PRESETS[preset](name, free_bytes), type=device_type)
-    return _with_keys(facts, keys, text)
+    facts = _with_keys(facts, keys, text)
+    if facts.splits_rows and device_type not in (DeviceType.GPU, DeviceType.IGPU):
+        raise _wrong(text, "It has the key split, which only a GPU has.")
+    return PaperDevice(facts, _with_speeds(usual_speed(facts), keys, text))
 
 
 def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
@@ -105,12 +128,26 @@ def _with_caps(facts: DeviceFacts, keys: dict[str, str], numbers: dict[str, int]
     if "hostbuft" in keys:
         host_buft = replace(facts.buft, name=keys["hostbuft"], is_host=True, pad_row_elems=0)
         changes["host_buffer"] = True
+    rules = facts.rules
+    if numbers.get("split"):
+        assert isinstance(rules, TableRules)
+        rules = SplitRules.of(rules, facts.name)
     return replace(
         facts,
         caps=replace(caps, **changes),
+        rules=rules,
         host_buft=host_buft,
         copies_async=bool(numbers.get("cpyasync", facts.copies_async)),
+        splits_rows=bool(numbers.get("split")),
     )
+
+
+def _with_speeds(speed: DeviceSpeed, keys: dict[str, str], text: str) -> DeviceSpeed:
+    given = {key: _number(keys[key], key, text) for key in _SPEEDS if key in keys}
+    for key, value in given.items():
+        if value == 0:
+            raise _wrong(text, f"The key {key} is 0; it must be above 0.")
+    return replace(speed, **{_SPEEDS[key]: value for key, value in given.items()})
 
 
 def _number(value: str, key: str, text: str) -> int:

@@ -24,6 +24,9 @@ families   which .cl files a program is made of, and the macros that name its ty
 programs   the programs of a device, kernels by name
 buffer     device memory, and mapped files that a device reads where they lie
 pinned     host memory that the driver has pinned
+row_buffer   split memory: matrices whose rows are on several devices
+row_plan   what each device does for the products of a split in such memory
+row_split  the same, bound to queues and computed
 scratch    memory of a stream for rounded activations
 backend    OpenClBackend: one in-order queue
 events     commands as events, times on the host's clock

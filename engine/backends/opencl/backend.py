@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyopencl as cl
@@ -24,6 +25,8 @@ from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
 from engine.backends.opencl.launches import CompiledSplit
+from engine.backends.opencl.row_plan import RowPlan, rows_behind
+from engine.backends.opencl.row_split import RowMate, RowSplit, shard_times
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
 from engine.errors import DeviceError, Stopped
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from engine.backends.opencl.arguments import KernelCall
     from engine.backends.opencl.device import OpenClDevice
+    from engine.backends.opencl.row_split import Shard
     from engine.core.tensor import Tensor
 
 
@@ -44,6 +48,7 @@ class OpenClBackend(Backend):
         self.device: OpenClDevice = device
         self._queue = cl.CommandQueue(device.context, device.handle, properties=PROFILING)
         self._scratch = Scratch(device.buffer_type())
+        self._mates: dict[OpenClDevice, RowMate] = {}
         self._unfinished: deque[CommandEvent] = deque()
         self._guard: cl.Event | None = None
         self._stop_word: ctypes.c_int64 | None = None
@@ -54,14 +59,17 @@ class OpenClBackend(Backend):
             raise Stopped
         if graph.program is None:
             graph.program = self._compile(graph)
-        split: CompiledSplit = graph.program
+        split: CompiledSplit | RowSplit = graph.program
         if split.is_empty:
             now_ns = time.monotonic_ns()
             return DoneEvent(Completion(now_ns, now_ns))
         with driver_errors(self.name, f"compute split {graph.uid}"):
-            commands = split.enqueue(self._queue)
+            if isinstance(split, RowSplit):
+                commands, shards = split.enqueue(self._queue)
+            else:
+                commands, shards = split.enqueue(self._queue), []
             self._queue.flush()
-        return self.track(commands[0], commands[-1])
+        return self.track(commands[0], commands[-1], shards)
 
     def synchronize(self) -> None:
         """Block until the queue is empty; every completion has been told when this returns."""
@@ -183,22 +191,34 @@ class OpenClBackend(Backend):
         # A device that refuses even this has nothing left to wait for, and was reported before.
         with contextlib.suppress(DeviceError):
             self.synchronize()
+        for mate in self._mates.values():
+            mate.dispose()
         self._scratch.release()
         self.device.events.callbacks.wait_until_paid()
 
-    def _compile(self, graph: SplitGraph) -> CompiledSplit:
+    def _compile(self, graph: SplitGraph) -> CompiledSplit | RowSplit:
         with driver_errors(self.name, "prepare its kernels"):
+            if any(rows_behind(node, graph.place_of) for node in graph.nodes):
+                plan = RowPlan(self.device, graph.nodes, graph.place_of, self._mate)
+                steps = plan.steps(self.device.tuning, self._scratch.place)
+                return RowSplit(self.device, steps)
             calls = encode_split(
                 graph.nodes, graph.place_of, self.device.tuning, self._scratch.place
             )
             launches = bind_all(self.device, calls)
             return CompiledSplit(launches, can_clone=self.device.can_clone)
 
-    def track(self, first: cl.Event, last: cl.Event) -> CommandEvent:
+    def _mate(self, device: OpenClDevice) -> RowMate:
+        """The device as one that computes rows for this stream."""
+        if device not in self._mates:
+            self._mates[device] = RowMate(device)
+        return self._mates[device]
+
+    def track(self, first: cl.Event, last: cl.Event, shards: Sequence[Shard] = ()) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""
         while self._unfinished and self._unfinished[0].is_done:
             self._unfinished.popleft().fire()
-        event = CommandEvent(first, last, self.device.events)
+        event = CommandEvent(first, last, self.device.events, partial(shard_times, shards))
         self._unfinished.append(event)
         return event
 

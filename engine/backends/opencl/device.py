@@ -216,5 +216,6 @@ def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) 
         host_buft=pinned,
         software=SOFTWARE if found.is_cpu else "",
         copies_async=True,
+        splits_rows=True,
         memory_source="an estimate: OpenCL tells the total, and we know what we hold of it",
     )

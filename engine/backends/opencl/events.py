@@ -16,6 +16,7 @@ from engine.backends.opencl.errors import driver_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.backend.interface import ShardTime
     from engine.backends.opencl.clock import DeviceClock
 
 PROFILING = cl.command_queue_properties.PROFILING_ENABLE
@@ -77,16 +78,24 @@ class EventSource:
 class CommandEvent(Event):
     """A run of commands in one queue, from the start of `first` to the end of `last`.
 
+    `shards` (optional) gives what several devices did for it, once it is done.
     The driver calls back on a thread of its own; whoever learns first that the work is done, that
     thread or one that waits, calls the functions, once each.
     """
 
-    __slots__ = ("_first", "_fns", "_last", "_lock", "_source", "_watched")
+    __slots__ = ("_first", "_fns", "_last", "_lock", "_shards", "_source", "_watched")
 
-    def __init__(self, first: cl.Event, last: cl.Event, source: EventSource) -> None:
+    def __init__(
+        self,
+        first: cl.Event,
+        last: cl.Event,
+        source: EventSource,
+        shards: Callable[[], tuple[ShardTime, ...]] = tuple,
+    ) -> None:
         self._first = first
         self._last = last
         self._source = source
+        self._shards = shards
         self._fns: list[Callable[[Completion], None]] = []
         self._lock = threading.Lock()
         self._watched = False
@@ -145,11 +154,12 @@ class CommandEvent(Event):
         try:
             start = clock.to_host(command_ns(self._first, START))
             end = clock.to_host(command_ns(self._last, END))
+            shards = self._shards()
         except cl.Error:
             # Work that the device gave up has no times; synchronize() tells the error.
             now_ns = time.monotonic_ns()
             return Completion(now_ns, now_ns)
-        return Completion(start, max(start, end), clock_converted=clock.converted)
+        return Completion(start, max(start, end), clock_converted=clock.converted, shards=shards)
 
 
 def command_ns(command: cl.Event, moment: cl.profiling_info) -> int:

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from engine.backend.interface import BackendReg, Device
 from engine.backends.opencl.discovery import REG_NAME, select
 from engine.core.devices import CUDA_MIN_BATCH, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.backend.interface import BufferType
+    from engine.backends.opencl.device import OpenClDevice
+    from engine.core.devices import BufferTypeFacts
 
 MIN_BATCH_VARIABLE = "GGML_OP_OFFLOAD_MIN_BATCH"
 
@@ -20,7 +28,7 @@ class OpenClReg(BackendReg):
     name = REG_NAME
 
     def __init__(self) -> None:
-        self._devices: tuple[Device, ...] = ()
+        self._devices: tuple[OpenClDevice, ...] = ()
         self._unavailable: tuple[Unavailable, ...] = ()
 
     def discover(self) -> None:
@@ -44,6 +52,16 @@ class OpenClReg(BackendReg):
     def devices(self) -> tuple[Device, ...]:
         """The usable devices, newest platform first."""
         return self._devices
+
+    def get_proc_address(self, name: str) -> Callable[..., Any] | None:
+        """The maker of split memory, in which the rows of a matrix are on several devices."""
+        return self._split_buffer_type if name == "ggml_backend_split_buffer_type" else None
+
+    def _split_buffer_type(self, device: OpenClDevice, facts: BufferTypeFacts) -> BufferType:
+        """The split memory with these facts whose products `device` computes."""
+        from engine.backends.opencl.row_buffer import RowBufferType
+
+        return RowBufferType(device, facts, {mate.name: mate for mate in self._devices})
 
     def unavailable(self) -> tuple[Unavailable, ...]:
         """Devices left out, or the family itself when there is no driver."""

@@ -19,6 +19,7 @@ from engine.core.ops import (
     RopeParams,
     UnaryParams,
 )
+from engine.core.rows import SPLIT, multiplies_rows, reads_split_memory
 from engine.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ ROPE_MODES = MULTI_ROPES | {ROPE_NORM, ROPE_NEOX}
 
 @dataclass(frozen=True, slots=True)
 class OpenClRules:
-    """What a device of this backend computes; `buft_name` is the name of its own memory."""
+    """What a device of this backend computes; `buft_name` is its name and that of its memory."""
 
     buft_name: str
     offload_min_batch: int = CUDA_MIN_BATCH
@@ -45,12 +46,14 @@ class OpenClRules:
         """Whether a kernel exists for this operation with these types and layouts."""
         if tensor.op in EMPTY_OPS:
             return True
+        if reads_split_memory(tensor) and not multiplies_rows(tensor, self.buft_name):
+            return False
         rule = SUPPORTED.get(tensor.op)
         return rule is not None and rule(tensor)
 
     def supports_buft(self, buft: BufferTypeFacts) -> bool:
-        """Whether it is the device's own memory, or a file that it has mapped."""
-        return buft.name in (self.buft_name, f"{self.buft_name}{MAPPED}")
+        """Whether it is the device's own memory, a file it has mapped, or its split memory."""
+        return buft.name in tuple(f"{self.buft_name}{kind}" for kind in ("", MAPPED, SPLIT))
 
     def offload_op(self, tensor: Tensor) -> bool:
         """CUDA's batch rule with this device's threshold."""

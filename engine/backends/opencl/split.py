@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.backends.opencl.chains import chain_at, encode_chain
 from engine.backends.opencl.encode import encode
@@ -30,12 +30,30 @@ MAX_PLAIN_BYTES = 16 << 20
 attention would need too much memory for a difference of 1e-7 (NMSE)."""
 
 
+class Encoded(NamedTuple):
+    """Nodes that some launches compute: one, or a chain."""
+
+    nodes: Sequence[Tensor]
+    calls: tuple[KernelCall, ...]
+
+
 def encode_split(
     nodes: Sequence[Tensor],
     place_of: PlaceOf,
     tuning: Tuning,
     scratch: Callable[[int], Place],
 ) -> Iterator[KernelCall]:
+    """The launches that compute `nodes` in order; see `encode_each`."""
+    for encoded in encode_each(nodes, place_of, tuning, scratch):
+        yield from encoded.calls
+
+
+def encode_each(
+    nodes: Sequence[Tensor],
+    place_of: PlaceOf,
+    tuning: Tuning,
+    scratch: Callable[[int], Place],
+) -> Iterator[Encoded]:
     """The launches that compute `nodes` in order; the rules must have allowed them.
 
     Matmuls with other weights than float32 read rounded activations (kernels/round_rows.cl) from
@@ -54,18 +72,21 @@ def encode_split(
         i_node += len(written)
         if chain is not None:
             kind = _rounding_after(chain.product, working[i_node : i_node + 1], tuning)
-            yield encode_chain(chain, place_of, kind=kind, whole=place)
+            yield Encoded(written, (encode_chain(chain, place_of, kind=kind, whole=place),))
             held = _unless_written(held, written) if kind is None else (chain.product, kind)
             continue
         kind = rounding_of(node, tuning)
         if place is None or kind is None:
-            yield encode(node, place_of, tuning)
+            yield Encoded(written, (encode(node, place_of, tuning),))
         else:
             x = node.src[1]
-            if held != (x, kind):
-                yield encode_round_rows(x, kind, place_of(x), place, tuning)
-                held = (x, kind)
-            yield encode_matmul(node, place_of, tuning, x=_rounded(x), x_place=place)
+            product = encode_matmul(node, place_of, tuning, x=_rounded(x), x_place=place)
+            if held == (x, kind):
+                yield Encoded(written, (product,))
+            else:
+                rounding = encode_round_rows(x, kind, place_of(x), place, tuning)
+                yield Encoded(written, (rounding, product))
+            held = (x, kind)
         held = _unless_written(held, written)
 
 

@@ -6,13 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core.experts import runs_text
+from engine.trace.lanes import overlap
+from engine.trace.links import links
 from engine.trace.records import SpanFlag, SpanKind, StepKind
 
 if TYPE_CHECKING:
     from engine.trace.export.meta import TraceMeta
+    from engine.trace.links import Link
+    from engine.trace.records import Spans
     from engine.trace.snapshot import TraceSnapshot
 
 Value = int | float | str
+
+PREDICTED_CLOCK = "virtual, ns: predicted, not measured"
 
 
 class Row(NamedTuple):
@@ -62,12 +68,13 @@ def measured_args(row: Row) -> dict[str, Value]:
     """The arguments that differ from step to step."""
     args: dict[str, Value] = {"step": row.step}
     duration_ns = row.end_ns - row.start_ns
-    if row.kind == SpanKind.COPY:
+    if row.kind in (SpanKind.COPY, SpanKind.EXCHANGE):
         args["bytes"] = row.n_bytes
         if row.first_expert >= 0:
             args["experts"] = runs_text([(row.first_expert, row.last_expert)])
         if duration_ns:
             args["MiB/s"] = round(row.n_bytes / (1 << 20) * 1e9 / duration_ns, 1)
+            args["GB/s"] = round(row.n_bytes / duration_ns, 3)
     elif row.kind == SpanKind.STEP:
         args["tokens"] = row.n_bytes
         if duration_ns:
@@ -80,13 +87,39 @@ def run_args(meta: TraceMeta, snapshot: TraceSnapshot, origin_ns: int) -> dict[s
     args: dict[str, Value] = {"command": meta.command} if meta.command else {}
     args |= {f"option {name}": value for name, value in meta.options}
     args |= {
-        "clock": "host monotonic, ns",
+        "clock": PREDICTED_CLOCK if meta.is_predicted else "host monotonic, ns",
         "clock_origin_ns": origin_ns,
         "lost_spans": snapshot.lost,
         "recorder_overhead_ns": snapshot.overhead_ns,
         "node_times_off_by_at_most_ns": snapshot.node_error_ns,
     }
-    return args
+    spans = snapshot.without_nodes()
+    return args | _overlap_args(meta, spans) | _link_args(meta, spans)
+
+
+def _overlap_args(meta: TraceMeta, spans: Spans) -> dict[str, Value]:
+    """How long devices computed at once: at least two of them, then each pair."""
+    found = overlap(spans)
+    pairs: dict[str, Value] = {
+        f"overlap_ns {meta.lane(a).name} and {meta.lane(b).name}": time_ns
+        for (a, b), time_ns in found.pairs.items()
+    }
+    return {"overlap_ns": found.total_ns} | pairs
+
+
+def _link_args(meta: TraceMeta, spans: Spans) -> dict[str, Value]:
+    return {
+        f"link {meta.lane(link.source_lane).name} to {meta.lane(link.target_lane).name}": (
+            link_words(link)
+        )
+        for link in links(spans)
+    }
+
+
+def link_words(link: Link) -> str:
+    """What was moved over a link."""
+    n_copies = f"{link.n_copies} {'copy' if link.n_copies == 1 else 'copies'}"
+    return f"{n_copies}, {link.n_bytes} bytes, {link.gb_per_s:.3f} GB/s while busy"
 
 
 def _split(meta: TraceMeta, row: Row) -> Label:
@@ -118,6 +151,20 @@ def _copied(flags: int) -> str:
     if flags & SpanFlag.WEIGHT:
         return "weight"
     return "user input" if flags & SpanFlag.USER_INPUT else "activation"
+
+
+def _shard(meta: TraceMeta, row: Row) -> Label:
+    split = meta.split(row.plan_id, row.item_id)
+    return Label(split.name, "share", {"share of split": row.item_id})
+
+
+def _exchange(meta: TraceMeta, row: Row) -> Label:
+    args: dict[str, Value] = {
+        "split": row.item_id,
+        "from": meta.lane(row.peer).name,
+        "into": meta.lane(row.lane).name,
+    }
+    return Label(f"exchange in {meta.split(row.plan_id, row.item_id).name}", "exchange", args)
 
 
 def _wait(meta: TraceMeta, row: Row) -> Label:
@@ -153,4 +200,6 @@ _LABELS = {
     SpanKind.NODE: _node,
     SpanKind.STEP: _step,
     SpanKind.PLAN: _plan,
+    SpanKind.SHARD: _shard,
+    SpanKind.EXCHANGE: _exchange,
 }

@@ -1,10 +1,11 @@
 """Which span goes on which track, and which flow joins which spans. Pure functions.
 
     Splitscope        host process: steps, waits, marks
-    <lane name> ...   one process a lane, in priority order: splits, nodes, copies in
+    <lane name> ...   one process a lane, in priority order, members of a META device behind it:
+                      splits, shares of splits, nodes, and a track for each link into it
 
 On one track slices never overlap: a span that begins while another is open goes to an extra child
-track, "copies in (2)" and so on.
+track, "copies from CPU (2)" and so on.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.trace.export.labels import link_words
+from engine.trace.links import links
 from engine.trace.records import HOST_LANE, SPAN_DTYPE, Mark, SpanKind, Spans
 from engine.trace.snapshot import TraceSnapshot, read_only, sorted_by_start
 
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from engine.trace.export.meta import TraceMeta
 
     Ints = npt.NDArray[np.int64]
+    Bools = npt.NDArray[np.bool_]
+    Group = tuple[str, str, Bools]
+    """Name and description of a track, and which spans are on it."""
 
 HOST_PID = 1
 _FIRST_LANE_PID = 2
@@ -84,13 +90,13 @@ class Layout:
 def lay_out(meta: TraceMeta, snapshot: TraceSnapshot) -> Layout:
     """The layout of everything in the snapshot."""
     spans, marks, origin_ns = _from_origin(sorted_by_start(snapshot.spans()), snapshot.marks)
-    lanes = spans["lane"][spans["lane"] != HOST_LANE]
-    n_lanes = max(len(meta.lanes), int(lanes.max()) + 1 if len(lanes) else 0)
+    seen = np.unique(spans["lane"][spans["lane"] != HOST_LANE]).tolist()
+    lanes = dict.fromkeys([*meta.known_lanes(), *seen])
     return Layout(
         spans=spans,
         marks=marks,
         origin_ns=origin_ns,
-        processes=(_host(spans), *(_device(meta, spans, lane) for lane in range(n_lanes))),
+        processes=(_host(meta, spans), *(_device(meta, spans, lane) for lane in lanes)),
         flows=_flows(meta, spans),
     )
 
@@ -135,33 +141,56 @@ def _from_origin(spans: Spans, marks: tuple[Mark, ...]) -> tuple[Spans, tuple[Ma
     return read_only(moved), shifted, origin_ns
 
 
-def _host(spans: Spans) -> Process:
+def _host(meta: TraceMeta, spans: Spans) -> Process:
     groups = (
         ("steps", "One graph, from its planning to logits read", spans["kind"] == SpanKind.STEP),
         ("waits", "The host waiting for a device", spans["kind"] == SpanKind.WAIT),
         ("planning", "Placing and allocating a new shape", spans["kind"] == SpanKind.PLAN),
     )
-    description = "The thread that runs the graph. Times: host monotonic clock"
+    clock = "predicted, a virtual clock" if meta.is_predicted else "host monotonic clock"
+    description = f"The thread that runs the graph. Times: {clock}"
+    name = _process_name(meta, "Splitscope")
     marks = Track(MARKS_TID, "marks", "What happened when", np.zeros(0, np.int64))
-    return Process(HOST_PID, "Splitscope", description, (marks, *_tracks(HOST_PID, groups, spans)))
+    return Process(HOST_PID, name, description, (marks, *_tracks(HOST_PID, groups, spans)))
 
 
 def _device(meta: TraceMeta, spans: Spans, lane: int) -> Process:
     here = spans["lane"] == lane
     groups = (
         ("splits", "Parts of the graph computing", here & (spans["kind"] == SpanKind.SPLIT)),
+        ("shares", "Shares of splits computing", here & (spans["kind"] == SpanKind.SHARD)),
         ("nodes", "Single operations", here & (spans["kind"] == SpanKind.NODE)),
-        ("copies in", "Inputs of splits arriving here", here & (spans["kind"] == SpanKind.COPY)),
+        *_link_groups(meta, spans, here),
     )
     facts = meta.lane(lane)
     description = ", ".join(part for part in (facts.kind, facts.description) if part)
     pid = _FIRST_LANE_PID + lane
-    return Process(pid, facts.name, description, _tracks(pid, groups, spans))
+    name = _process_name(meta, facts.name)
+    return Process(pid, name, description, _tracks(pid, groups, spans))
 
 
-def _tracks(
-    pid: int, groups: tuple[tuple[str, str, npt.NDArray[np.bool_]], ...], spans: Spans
-) -> tuple[Track, ...]:
+def _process_name(meta: TraceMeta, name: str) -> str:
+    """The name as a viewer shows it; what is predicted says so wherever one looks."""
+    return f"{name} (predicted)" if meta.is_predicted else name
+
+
+def _link_groups(meta: TraceMeta, spans: Spans, here: Bools) -> list[Group]:
+    """What arrives from each other lane: inputs of splits, then what shares hand over."""
+    groups = []
+    for kind, name, what in (
+        (SpanKind.COPY, "copies", "Inputs of splits arriving"),
+        (SpanKind.EXCHANGE, "exchanges", "What shares of splits hand over"),
+    ):
+        mine = here & (spans["kind"] == kind)
+        for source in np.unique(spans["peer"][mine]).tolist():
+            chosen = mine & (spans["peer"] == source)
+            (link,) = links(spans[chosen])
+            title = f"{name} from {meta.lane(source).name}"
+            groups.append((title, f"{what}: {link_words(link)}", chosen))
+    return groups
+
+
+def _tracks(pid: int, groups: tuple[Group, ...], spans: Spans) -> tuple[Track, ...]:
     """Tracks that have slices; a process's first tid is left for marks."""
     tracks: list[Track] = []
     for name, description, chosen in groups:

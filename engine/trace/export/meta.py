@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.trace.records import MEMBER_LANE
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True)
 class LaneMeta:
-    """A lane: the backend's name, the device for people, its kind ("CPU", "GPU", ...)."""
+    """A lane: the backend's name, the device for people, its kind ("CPU", "GPU", ...).
+
+    `members` are the devices that a META device joins, each with a lane of its own.
+    """
 
     name: str
     description: str = ""
     kind: str = ""
+    members: tuple[LaneMeta, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +71,30 @@ class TraceMeta:
     """Everything a trace says besides times. Lanes stand in backend_id order.
 
     `command` reproduces the run, `options` are (name, value) as a person types them. Spans of
-    lanes or plans that are missing here are written with their numbers.
+    lanes or plans that are missing here are written with their numbers. `is_predicted`: the times
+    are virtual, of a run on paper; whoever opens the file is told so.
     """
 
     lanes: tuple[LaneMeta, ...] = ()
     plans: Mapping[int, PlanMeta] = field(default_factory=dict)
     command: str = ""
     options: tuple[tuple[str, str], ...] = ()
+    is_predicted: bool = False
 
     def lane(self, lane: int) -> LaneMeta:
         """The lane, or one that is named by its number."""
-        return self.lanes[lane] if lane < len(self.lanes) else LaneMeta(f"lane {lane}")
+        return self.known_lanes().get(lane) or LaneMeta(f"lane {lane}")
+
+    def known_lanes(self) -> dict[int, LaneMeta]:
+        """Every lane that has a name, in display order: members stand behind what joins them."""
+        known: dict[int, LaneMeta] = {}
+        member_lane = MEMBER_LANE
+        for lane, facts in enumerate(self.lanes):
+            known[lane] = facts
+            for member in facts.members:
+                known[member_lane] = member
+                member_lane += 1
+        return known
 
     def split(self, plan_id: int, split_id: int) -> SplitMeta:
         """The split, or one that is named by its number."""

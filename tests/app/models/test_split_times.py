@@ -66,6 +66,17 @@ def test_the_wall_time_is_that_of_the_steps():
     assert times.of_splits(np.array([99])).n == 1
 
 
+def test_the_wall_time_of_steps_that_overlap_is_their_union():
+    plan = paper_run.plans().prompt
+    rows = [
+        (SpanKind.STEP, 0, 0, 0, 10),
+        (SpanKind.STEP, 1, 1, 4, 14),
+        (SpanKind.STEP, 2, 2, 20, 21),
+    ]
+
+    assert split_times(spans_of(plan, rows), plan).wall_ns == 15 * MS
+
+
 def test_pieces_of_a_copy_in_one_step_are_one_time():
     table, recorder = expert_run((7, 1, 5, 2))
     spans = recorder.snapshot().spans()

@@ -32,7 +32,7 @@ from engine.core.types import TensorType
 from engine.gguf.reader import open_gguf
 from engine.gguf.writer import header_bytes
 from engine.model.planning import make_planner
-from tests.app.models import paper_run
+from tests.app.models import paper_pipeline, paper_run
 from tests.app.shell.test_words import MODEL, plain
 
 MIB = 2**20
@@ -158,6 +158,16 @@ def test_shares_add_up_to_the_whole():
 
     assert set(shares) == {0, 1, COPIES, WAITS, PLANNING, REST}
     assert sum(shares.values()) == 1000
+
+
+def test_shares_of_a_pipeline_count_no_time_twice():
+    """Four ubatches on two GPUs, which compute at once most of the time."""
+    spans = paper_pipeline.run_on_paper(4).spans()
+
+    shares = prompt_shares(spans)
+
+    assert sum(shares.values()) == 1000
+    assert shares[0] + shares[1] > 700
 
 
 def test_without_spans_nothing_is_said_about_shares():

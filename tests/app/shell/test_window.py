@@ -4,6 +4,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication
 
+from app.commands.table import MENUS
 from app.shell.messages import Message
 from app.state.app_state import Selection
 from app.theme.theme import ThemeChoice
@@ -330,3 +331,17 @@ def test_at_most_two_messages_are_shown_the_newest_on_top(ready_app):
         ready_app.window.messages.show_message(Message(f"message {i}"))
 
     assert titles(ready_app) == ["message 2", "message 1"]
+
+
+def test_the_critical_path_is_switched_in_the_trace_menu_and_remembered(ready_app):
+    window, state = ready_app.window, ready_app.state
+    action = window.actions_["critical_path"]
+    before = (state.shows_path, action.isChecked())
+
+    action.trigger()
+
+    assert before == (False, False)
+    assert state.shows_path
+    assert action.isChecked()
+    assert ready_app.settings.shows_path
+    assert "critical_path" in dict(MENUS)["Trace"]

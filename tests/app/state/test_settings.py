@@ -19,6 +19,7 @@ def test_values_come_back_after_a_restart(tmp_path):
     first = Settings(file)
     first.theme = ThemeChoice.DARK
     first.n_predict = 7
+    first.shows_path = True
     first.layout = QByteArray(b"panes")
     first.add_recent(recent("a.gguf"))
     first.save()
@@ -27,6 +28,7 @@ def test_values_come_back_after_a_restart(tmp_path):
 
     assert second.theme is ThemeChoice.DARK
     assert second.n_predict == 7
+    assert second.shows_path
     assert second.layout == QByteArray(b"panes")
     assert second.recent == (recent("a.gguf"),)
 
@@ -34,13 +36,21 @@ def test_values_come_back_after_a_restart(tmp_path):
 def test_a_new_start_has_defaults(settings):
     assert settings.theme is ThemeChoice.SYSTEM
     assert settings.n_predict == DEFAULT_N_PREDICT
+    assert not settings.shows_path
     assert settings.geometry is None
     assert settings.recent == ()
 
 
 @pytest.mark.parametrize(
     "lines",
-    ["theme=purple", "n_predict=-4", "n_predict=many", "recent=nonsense", 'recent="[3]"'],
+    [
+        "theme=purple",
+        "n_predict=-4",
+        "n_predict=many",
+        "recent=nonsense",
+        'recent="[3]"',
+        "critical_path=maybe",
+    ],
 )
 def test_a_bad_value_is_dropped_with_a_warning(tmp_path, caplog, lines):
     file = tmp_path / "settings.ini"
@@ -48,9 +58,9 @@ def test_a_bad_value_is_dropped_with_a_warning(tmp_path, caplog, lines):
 
     with caplog.at_level(logging.WARNING):
         settings = Settings(file)
-        values = (settings.theme, settings.n_predict, settings.recent)
+        values = (settings.theme, settings.n_predict, settings.recent, settings.shows_path)
 
-    assert values == (ThemeChoice.SYSTEM, DEFAULT_N_PREDICT, ())
+    assert values == (ThemeChoice.SYSTEM, DEFAULT_N_PREDICT, (), False)
     assert lines.partition("=")[0] in caplog.text
 
 

@@ -1,10 +1,13 @@
 """The colours keep the contrasts that the design measured, and devices keep their letters."""
 
+from dataclasses import replace
+
 import pytest
 
-from app.theme.colours import DARK, LIGHT, contrast, device_style, sequential
+from app.theme.colours import DARK, LIGHT, contrast, device_style, lane_looks, sequential
 from engine.core.devices import DeviceType
 from engine.core.table import DeviceRow
+from engine.trace.records import MEMBER_LANE
 
 THEMES = [LIGHT, DARK]
 TEXT, GRAPHICS = 4.5, 3.0
@@ -62,3 +65,19 @@ def test_the_sequential_scale_runs_from_dark_to_bright():
     assert sequential(0).name() == "#00204c"
     assert sequential(1).name() == "#ffe945"
     assert sequential(0.2).lightness() < sequential(0.8).lightness()
+
+
+def test_devices_that_are_joined_have_looks_of_their_own_by_lane():
+    members = tuple(row(f"GPU{i}", DeviceType.GPU) for i in range(2))
+    rows = [replace(row("Meta()", DeviceType.META), members=members), row("CPU", DeviceType.CPU)]
+
+    looks = lane_looks(LIGHT, rows)
+
+    letters = {lane: (look.name, look.letter) for lane, look in looks.items()}
+    assert letters == {
+        0: ("Meta()", "G"),
+        1: ("CPU", "C"),
+        MEMBER_LANE: ("GPU0", "H"),
+        MEMBER_LANE + 1: ("GPU1", "J"),
+    }
+    assert len({look.colours.base.name() for look in looks.values()}) == 4

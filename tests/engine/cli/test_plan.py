@@ -58,16 +58,46 @@ def test_a_backend_has_the_name_of_its_stream_as_in_real_logs(cli):
     assert {split["backend"] for split in plan["splits"]} == names
 
 
-def test_joined_devices_are_one_that_is_planned_only(cli):
+def test_joined_devices_are_one_whose_members_are_told(cli):
     options = (nano(), *PAPER, "--virtual", "GPU1:gpu:8192", "-sm", "tensor")
 
     plan = cli("plan", *options, "--json").json["prompt"]
     told = cli("plan", *options)
 
     assert {node["backend"] for node in plan["nodes"]} == {"Meta(GPU0,GPU1)", "CPU"}
-    assert plan["problem"].startswith("-sm tensor is planned only.")
-    assert "-sm tensor is planned only." in told.err
-    assert "Meta(): on paper: GPU0, GPU1 as one device, planned only" in told.out
+    roles = {use["device"]: use["role"] for use in plan["devices"]}
+    assert roles == {"GPU0": "layers", "GPU1": "layers", "CPU": "beside"}
+    assert "Meta(): GPU0, GPU1 as one device" in told.out
+    assert told.err == ""
+
+
+def test_what_joined_devices_hold_stands_beside_what_was_asked_for(cli):
+    options = (nano(), *PAPER, "--virtual", "GPU1:gpu:8192", "-sm", "tensor", "-ts", "3,1")
+
+    plan = cli("plan", *options, "--json").json["prompt"]
+    memory = cli("memory", *options, "--json").json
+    told = cli("memory", *options).out
+
+    first, second = plan["shares"]
+    assert (first["device"], first["asked"], second["asked"]) == ("GPU0", 0.75, 0.25)
+    assert first["achieved"] + second["achieved"] == pytest.approx(1, abs=1e-5)
+    assert 0.6 < first["achieved"] < 0.8
+    assert first["result_bytes"] == second["result_bytes"] == memory["Meta()"]["compute"]
+    assert memory["shares"] == plan["shares"]
+    rows = [line.split() for line in told.splitlines()]
+    assert ["GPU0", "75.0%", f"{first['achieved']:.1%}"] in [row[:3] for row in rows]
+
+
+def test_a_member_that_the_model_does_not_fit_is_named_whatever_the_others_have(cli):
+    """Results are on each of them."""
+    small = ("--virtual", "GPU0:gpu:8192", "--virtual", "GPU1:gpu:1", "-sm", "tensor", "-ts", "1,1")
+
+    told = cli("memory", nano(), *small).out
+    fits = cli("memory", nano(), *small, "--json").json["fits"]
+
+    assert "Does not fit: GPU1 needs " in told
+    assert "Does not fit: Meta()" not in told
+    assert [fits[name]["fits"] for name in ("GPU0", "GPU1", "Meta()")] == [True, False, False]
 
 
 @pytest.mark.parametrize("name", ["--devices", "--device", "-dev"])
@@ -216,6 +246,89 @@ def test_splits_of_one_batch_are_those_of_the_plan(cli):
     for batch in Batch:
         splits = cli("splits", nano(), *PAPER, "-ngl", 2, "--batch", batch.value, "--json").json
         assert splits == plan[batch.value]["splits"]
+
+
+# Several devices.
+
+A = "A:gpu:8192:async=1,events=1"
+B = "B:gpu:8192:async=1,events=1"
+
+
+def several(*devices):
+    return [word for device in devices for word in ("--virtual", device)]
+
+
+def test_a_pipeline_is_said_with_how_many_graphs_it_has(cli):
+    for given, n_copies in (((), 4), (("--n-copies", 2), 2)):
+        data = cli("plan", nano(), *several(A, B), *given, "--json").json
+        text = cli("plan", nano(), *several(A, B), *given).out
+
+        for plan in data.values():
+            assert (plan["n_copies"], plan["pipeline_obstacle"]) == (n_copies, "")
+        assert f"pipeline on: up to {n_copies} graphs at once (--n-copies)" in text
+
+
+@pytest.mark.parametrize(
+    ("devices", "given", "reason"),
+    [
+        ((A,), (), "the model uses fewer than two devices"),
+        ((A, B), ("-ngl", 1), "not every layer is on a device (-ngl)"),
+        ((A, B), ("-sm", "none"), "the model uses fewer than two devices (-sm none)"),
+        ((A, B), ("-sm", "tensor"), "every layer is on all devices (-sm tensor)"),
+        ((A, B), ("-nkvo",), "keys and values are in the CPU's memory (-nkvo)"),
+        ((A, B), ("-ot", "z=CPU"), "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)"),
+        ((A, "C:gpu:8192"), (), "C does not compute asynchronously, or has no events"),
+        ((A, B, "BLAS:accel:0"), (), "BLAS does not compute asynchronously, or has no events"),
+        ((A, B), ("--n-copies", 1), "only one graph at a time was asked for (--n-copies 1)"),
+    ],
+)  # fmt: skip
+def test_why_there_is_no_pipeline_is_said(cli, devices, given, reason):
+    data = cli("plan", nano(), *several(*devices), *given, "--json").json
+    text = cli("plan", nano(), *several(*devices), *given).out
+
+    for plan in data.values():
+        assert (plan["n_copies"], plan["pipeline_obstacle"]) == (1, reason)
+    assert f"pipeline off: {reason}\n" in text
+
+
+def test_devices_that_a_model_does_not_use_are_said_with_the_reason(cli):
+    devices = several(A, B, "I:igpu:1000")
+
+    data = cli("plan", nano(), *devices, "-sm", "none", "-mg", 1, "--json").json["prompt"]
+    text = cli("plan", nano(), *devices, "-sm", "none", "-mg", 1).out
+
+    assert [tuple(use.values()) for use in data["devices"]] == [
+        ("A", "left out", "all layers are for B (-sm none)"),
+        ("B", "layers", ""),
+        ("I", "left out", "an integrated GPU beside the GPU A"),
+        ("CPU", "beside", "the CPU takes what no other device does"),
+    ]
+    assert "A is left out: all layers are for B (-sm none)\n" in text
+    assert "I is left out: an integrated GPU beside the GPU A\n" in text
+    assert "CPU is left out" not in text
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("-ts", "1,1,1"), "-ts has 3 shares for 2 devices. In order they are for A, B."),
+        (("-ts", "1"), "-ts has 1 share for 2 devices. B would get nothing."),
+        (("-ts", "0,0"), "-ts gives no device a share."),
+        (("-ts", "3,-1"), "-ts cannot be 3,-1."),
+        (("-ts", "nan,1"), "-ts cannot be nan,1."),
+        (("-sm", "none", "-mg", 2), "There is no GPU number 2. They are counted from 0: 0 is A"),
+        (("-mg", -2), "-mg cannot be -2."),
+        (("--n-copies", 0), "--n-copies cannot be 0."),
+        (("--n-copies", 17), "--n-copies cannot be 17."),
+        (("-dev", "A,C"), "There is no device C. This machine has A, B, CPU."),
+    ],
+)
+def test_what_does_not_go_with_the_devices_is_refused(cli, given, said):
+    done = cli("plan", nano(), *several(A, B), *given)
+
+    assert done.code == 1
+    assert " ".join(done.err.split()).startswith(said)
+    assert "Traceback" not in done.err
 
 
 # --- why ------------------------------------------------------------------------------------

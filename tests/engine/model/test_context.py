@@ -8,7 +8,7 @@ from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferUsage
 from engine.core.options import Options
 from engine.core.plan import Batch
-from engine.errors import DeviceError, ModelError, PlacementError, Stopped
+from engine.errors import DeviceError, ModelError, Stopped
 from engine.model.batch_inputs import PlacedBatch
 from engine.model.blocks.graph_context import InputKey, InputKind
 from engine.model.context import ModelContext
@@ -56,15 +56,6 @@ def run(tmp_path):
     made = Run(tmp_path, n_ubatch=64).load()
     yield made
     made.close()
-
-
-def test_a_plan_of_joined_devices_is_refused_before_a_device_is_asked_for_anything(tmp_path):
-    with pytest.raises(PlacementError) as caught:
-        Run(tmp_path, devices=(GPU, "GPU1:gpu:8192", CPU), split_mode="tensor")
-
-    assert caught.value.title == "-sm tensor is planned only."
-    assert caught.value.sentence
-    assert caught.value.hint == "To run the model here, choose -sm layer."
 
 
 def test_logits_are_a_number_for_every_token_of_the_vocabulary(run):
@@ -186,7 +177,11 @@ def test_without_memory_for_a_pipeline_there_is_none_and_it_is_said(tmp_path, mo
     made.decode(64)
 
     assert [plan.n_copies for plan in made.plans] == [1]
-    assert made.context.pipeline_note == "pipeline off: no memory for 4 copies. No memory for it."
+    assert made.context.pipeline_note == (
+        "pipeline off: no memory for 4 graphs at once. "
+        "CUDA1 has no memory for the results of a batch."
+    )
+    assert made.context.planner.pipeline_obstacle == "there is no memory for 4 graphs at once"
     made.close()
 
 

@@ -42,6 +42,15 @@ def test_the_stream_names_its_members_and_device_and_memory_do_not():
     assert joined.type is DeviceType.META
 
 
+def test_it_knows_its_members_and_says_who_they_are():
+    pair = [device("A"), device("B")]
+
+    joined = join(pair)
+
+    assert joined.members == tuple(pair)
+    assert joined.description == "A, B as one device; memory counts each tensor once"
+
+
 def test_memory_is_the_sum_and_as_strict_as_the_strictest_members():
     joined = join(
         [device("A", "align=64,max=5000"), device("B", "align=256,max=4000", mib=50), device("C")]

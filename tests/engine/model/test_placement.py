@@ -14,7 +14,6 @@ from engine.errors import PlacementError
 from engine.model.placement import (
     MemorySpot,
     backend_views,
-    choose_devices,
     layers_to_devices,
     pipeline_copies,
     pipeline_obstacle,
@@ -127,87 +126,12 @@ def test_devices_follow_one_another_over_the_last_layers(free_mib, n_layer, ngl)
     assert offloaded == sorted(offloaded)
 
 
-# Devices.
-
-
-def igpu(name, reg="NULL"):
-    return replace(parse_virtual(f"{name}:igpu:1"), reg=reg)
-
-
-def test_servers_come_before_cards_and_the_cpu_is_not_chosen():
-    found = [gpu("GPU0"), CPU, gpu("RPC0", keys="preset=rpc"), gpu("GPU1")]
-
-    assert names(choose_devices(found, None)) == ["RPC0", "GPU0", "GPU1"]
-
-
-def test_accelerators_are_not_chosen():
-    assert choose_devices([parse_virtual("BLAS:accel:0"), CPU], None) == ()
-
-
-def test_one_card_seen_twice_is_used_once():
-    found = [gpu("CUDA0", device_id="0:1"), gpu("Vulkan0", device_id="0:1"),
-             gpu("Vulkan1", device_id="0:2")]  # fmt: skip
-
-    assert names(choose_devices(found, None)) == ["CUDA0", "Vulkan1"]
-
-
-def test_cards_without_an_address_are_all_used():
-    assert names(choose_devices([gpu("A"), gpu("B")], None)) == ["A", "B"]
-
-
-def test_integrated_gpus_are_used_only_without_cards():
-    assert names(choose_devices([igpu("I"), gpu("G")], None)) == ["G"]
-    assert names(choose_devices([igpu("I")], None)) == ["I"]
-
-
-def test_a_server_does_not_count_as_a_card():
-    found = [gpu("RPC0", keys="preset=rpc"), igpu("I")]
-
-    assert names(choose_devices(found, None)) == ["RPC0", "I"]
-
-
-def test_integrated_gpus_of_one_family_are_used():
-    found = [igpu("I0", "A"), igpu("I1", "A"), igpu("I2", "B")]
-
-    assert names(choose_devices(found, None)) == ["I0", "I1"]
-
-
-def test_named_devices_are_used_in_that_order():
-    found = [gpu("GPU0"), gpu("GPU1"), CPU]
-
-    assert names(choose_devices(found, ("gpu1", "GPU0"))) == ["GPU1", "GPU0"]
-
-
-def test_a_family_stands_for_its_first_device():
-    found = [gpu("OpenCL0", reg="OpenCL"), gpu("OpenCL1", reg="OpenCL")]
-
-    assert names(choose_devices(found, ("opencl",))) == ["OpenCL0"]
-
-
-@pytest.mark.parametrize("wanted", [(), ("none",), ("CPU",)])
-def test_none_and_the_cpu_are_no_device_beside_it(wanted):
-    assert choose_devices([gpu(), CPU], wanted) == ()
-
-
-def test_a_device_named_twice_is_refused():
-    with pytest.raises(PlacementError, match="GPU0 is named twice"):
-        choose_devices([gpu(), CPU], ("GPU0", "gpu0"))
-
-
-def test_an_unknown_device_is_answered_with_those_that_exist():
-    with pytest.raises(PlacementError) as caught:
-        choose_devices([gpu(), CPU], ("GPU7",))
-
-    assert caught.value.title == "There is no device GPU7."
-    assert caught.value.sentence == "This machine has GPU0, CPU."
+# A placement.
 
 
 def test_a_model_needs_a_cpu():
     with pytest.raises(PlacementError, match="There is no CPU device"):
         place_model([gpu()], Options(), n_layer=4)
-
-
-# A placement.
 
 
 @pytest.mark.parametrize(
@@ -250,36 +174,7 @@ def test_a_stream_is_named_as_it_stands_in_copies():
     assert views[0].name == "RPC0[host:1]"
 
 
-# Split mode, main GPU, shares.
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, ["GPU0", "GPU1"]),
-        ({"split_mode": "none"}, ["GPU0"]),
-        ({"split_mode": "none", "main_gpu": 1}, ["GPU1"]),
-        ({"split_mode": "none", "main_gpu": -1}, []),
-        ({"split_mode": "layer", "main_gpu": 1}, ["GPU0", "GPU1"]),
-        ({"split_mode": "none", "main_gpu": 1, "devices": ("GPU1", "GPU0")}, ["GPU0"]),
-        ({"split_mode": "none", "devices": ()}, []),
-        ({"devices": ("BLAS",)}, ["BLAS"]),
-    ],
-)
-def test_without_a_split_the_main_gpu_takes_all(options, expected):
-    found = [gpu("GPU0"), gpu("GPU1"), BLAS, CPU]
-
-    placement = place_model(found, Options(**options), n_layer=4)
-
-    assert names(placement.devices) == expected
-
-
-def test_a_main_gpu_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(PlacementError) as caught:
-        place_model([gpu(), CPU], Options(split_mode="none", main_gpu=1), n_layer=4)
-
-    assert caught.value.title == "There is no GPU number 1."
-    assert caught.value.sentence == "They are counted from 0: 0 is GPU0."
+# Shares.
 
 
 @pytest.mark.parametrize(
@@ -288,18 +183,32 @@ def test_a_main_gpu_that_is_not_there_is_refused_with_those_that_are():
         ((1, 1), ["GPU0"] * 3 + ["GPU1"] * 2),
         ((3, 1), ["GPU0"] * 4 + ["GPU1"]),
         ((0, 1), ["GPU1"] * 5),
-        ((1,), ["GPU0"] * 5),
-        ((0, 0, 7), ["GPU0"] * 4 + ["GPU1"]),
-        ((1, 1, 9), ["GPU0"] * 3 + ["GPU1"] * 2),
     ],
 )
 def test_shares_count_instead_of_free_memory(shares, expected):
-    """Missing shares are 0; shares that are all 0 for these devices leave it to their memory."""
     pair = [gpu("GPU0", 3000), gpu("GPU1", 1000), CPU]
 
     placement = place_model(pair, Options(tensor_split=shares), n_layer=4)
 
     assert names(placement.layer_devices) == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"),
+    [
+        ((1,), ["GPU0"] * 5),
+        ((0, 0, 7), ["GPU0"] * 4 + ["GPU1"]),
+        ((1, 1, 9), ["GPU0"] * 3 + ["GPU1"] * 2),
+        ((0, 0), ["GPU0"] * 4 + ["GPU1"]),
+    ],
+)
+def test_the_rule_itself_takes_what_llama_cpp_takes(shares, expected):
+    """Missing shares are 0; shares that are all 0 for these devices leave it to their memory."""
+    pair = [gpu("GPU0", 3000), gpu("GPU1", 1000)]
+
+    placed = layers_to_devices(pair, CPU, n_layer=4, n_gpu_layers=5, shares=shares)
+
+    assert names(placed) == expected
 
 
 @pytest.mark.parametrize(
@@ -454,8 +363,12 @@ TWO = ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:8192:preset=cuda")
         (TWO, {}, ""),
         (TWO, {"n_gpu_layers": 9}, ""),
         (TWO[:1], {}, "the model uses fewer than two devices"),
-        (TWO, {"n_gpu_layers": 4}, "not every layer is on a device"),
-        (TWO, {"split_mode": "none"}, "the model uses fewer than two devices"),
+        (TWO, {"n_gpu_layers": 4}, "not every layer is on a device (-ngl)"),
+        (TWO, {"split_mode": "none"}, "the model uses fewer than two devices (-sm none)"),
+        (TWO, {"split_mode": "tensor"}, "every layer is on all devices (-sm tensor)"),
+        (TWO, {"devices": ()}, "the model uses fewer than two devices"),
+        (TWO, {"n_cpu_moe": 1}, "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)"),
+        (TWO, {"n_copies": 1}, "only one graph at a time was asked for (--n-copies 1)"),
         (TWO, {"offload_kqv": False}, "keys and values are in the CPU's memory (-nkvo)"),
         (
             TWO,

@@ -101,6 +101,19 @@ def test_speeds_are_tokens_over_the_time_of_their_steps(plans):
     assert (summary.prompt_plan_id, summary.token_plan_id) == (prompt_id, token_id)
 
 
+def test_overlapping_steps_of_a_prompt_take_the_union_of_their_times(plans):
+    """Three ubatches of 1000 ns in a pipeline, each 250 ns behind the one before."""
+    by_id, prompt_id, _ = plans
+    recorder = Recorder()
+    for step in range(3):
+        add_step(recorder, prompt_id, StepKind.PROMPT, step, 250 * step, n_tokens=3)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    assert summary.prefill_ns == 1500
+    assert summary.prefill_tokens_per_s == pytest.approx(9 / 1.5e-6)
+
+
 def test_a_run_without_steps_has_no_speed_and_no_splits(plans):
     summary = run_summary(GENERATED, Recorder().snapshot(), plans[0])
 

@@ -105,21 +105,73 @@ def test_the_parts_always_add_up_to_the_wall_time(rows):
     assert sum(lane.exclusive_ns for lane in summary.lanes) == summary.parts.compute_ns
 
 
-def test_all_steps_of_a_kind_are_summed_in_order():
+def test_steps_of_a_kind_are_summed_together():
     spans = spans_of(
         step_span(200, 300, step=2),
-        step_span(100, 200, step=1),
+        step_span(100, 190, step=1),
         step_span(0, 100, step=0, kind=StepKind.PROMPT),
         span(SPLIT, 110, 120, step=1),
-        span(SPLIT, 210, 230, step=2),
+        span(SPLIT, 210, 230, step=2, lane=1),
         span(SPLIT, 400, 410, step=3),
     )
 
-    steps = metrics.summaries(spans, StepKind.TOKEN)
+    steps = metrics.steps_of_kind(spans, StepKind.TOKEN)
+    found = metrics.steps_summary(spans, [*steps, 3])
 
-    assert [step.step for step in steps] == [1, 2]
-    assert metrics.total_parts(steps) == Parts(compute_ns=30, rest_ns=170)
-    assert metrics.total_parts(()) == Parts()
+    assert steps == [1, 2]
+    assert found is not None
+    assert found.steps == (1, 2)
+    assert found.parts == Parts(compute_ns=30, rest_ns=160)
+    assert found.lanes == (LaneTime(0, 10, 10), LaneTime(1, 20, 20))
+    assert (found.start_ns, found.end_ns, found.wall_ns) == (100, 300, 190)
+    assert metrics.steps_summary(spans, ()) is None
+
+
+def test_time_of_overlapping_steps_counts_once():
+    """Two ubatches on two devices, the second behind the first.
+
+    lane 0  [0 ... 40][40 .. 80]
+    lane 1            [50 .. 90][90 .. 120]
+    """
+    spans = spans_of(
+        step_span(0, 90, step=0, kind=StepKind.PROMPT, n_tokens=8),
+        step_span(5, 120, step=1, kind=StepKind.PROMPT, n_tokens=8),
+        span(SPLIT, 0, 40, lane=0, step=0),
+        span(SPLIT, 40, 80, lane=0, step=1),
+        span(SPLIT, 50, 90, lane=1, step=0),
+        span(SPLIT, 90, 120, lane=1, step=1),
+        span(WAIT, 10, 50, lane=0, step=1),
+    )
+
+    found = metrics.steps_summary(spans, (0, 1))
+
+    assert found is not None
+    assert found.parts == Parts(compute_ns=120)
+    assert found.lanes == (LaneTime(0, 80, 80), LaneTime(1, 70, 40))
+    assert (found.wall_ns, found.n_tokens, found.wait_ns) == (120, 16, 40)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30)), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(
+            st.sampled_from([SPLIT, COPY, WAIT]),
+            st.integers(-10, 90), st.integers(0, 40), st.integers(0, 2), st.integers(0, 5),
+        ),
+        max_size=25,
+    ),
+)  # fmt: skip
+def test_the_parts_of_several_steps_add_up_to_the_union_of_their_times(frames, rows):
+    steps = [step_span(s, s + n, step=step) for step, (s, n) in enumerate(frames)]
+    spans = spans_of(*steps, *(span(k, s, s + n, lane=lane, step=i) for k, s, n, lane, i in rows))
+
+    found = metrics.steps_summary(spans, range(len(frames)))
+
+    assert found is not None
+    units = {unit for start, length in frames for unit in range(start, start + length)}
+    assert found.wall_ns == len(units)
+    parts = found.parts
+    assert min(parts.compute_ns, parts.copy_ns, parts.wait_ns, parts.plan_ns, parts.rest_ns) >= 0
 
 
 def test_statistics_of_a_split_run_over_its_steps():

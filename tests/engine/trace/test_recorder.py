@@ -298,6 +298,10 @@ def test_a_bulk_that_half_fits_is_kept_up_to_the_capacity():
     assert rec.lost == 1
 
 
+def test_now_is_the_time_of_the_clock_it_was_given():
+    assert Recorder(clock=lambda: 77).now_ns() == 77
+
+
 def test_a_mark_has_the_time_of_the_clock():
     rec = Recorder(clock=lambda: 77)
 

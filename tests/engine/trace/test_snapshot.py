@@ -24,6 +24,14 @@ def test_kinds_are_picked_from_all_chunks():
     assert snapshot.of_kind(SpanKind.COPY)["start_ns"].tolist() == [0, 2]
 
 
+def test_single_nodes_are_left_out_of_all_chunks():
+    first, second = spans_of((0, 1), (1, 2)), spans_of((2, 3), (3, 4))
+    first["kind"], second["kind"] = (SpanKind.NODE, SpanKind.SPLIT), (SpanKind.STEP, SpanKind.NODE)
+    snapshot = TraceSnapshot(chunks=(first, second))
+
+    assert snapshot.without_nodes()["start_ns"].tolist() == [1, 2]
+
+
 def test_an_empty_snapshot_has_empty_columns():
     snapshot = TraceSnapshot()
 

@@ -1,11 +1,12 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from app.views.memory.facts import MIB, Part, held_twice, memory_facts
+from app.views.memory.facts import MIB, Part, Share, held_twice, memory_facts
 from app.views.memory.layout import Ink, Role, lay_out, spare_text
+from engine.core.devices import BufferTypeFacts, RowShares
 from engine.core.plan import MemoryKind, MemoryLedger, MemoryRow
 from engine.core.repack import CPU_REPACK
-from tests.app.models import paper_run
+from tests.app.models import paper_pipeline, paper_run
 
 CHAR_PX = 7.0
 
@@ -177,3 +178,55 @@ def test_repacked_weights_that_go_are_a_difference():
     facts = memory_facts(paper_run.plans(), repacked(64 * MIB))
 
     assert "CPU_REPACK \u221264.00" in words(made(facts), 1)
+
+
+# Several devices.
+
+
+def shared(**options):
+    return memory_facts(paper_pipeline.plans(split_mode="tensor", **options))
+
+
+def test_devices_that_are_joined_have_bars_of_what_each_holds():
+    facts = shared()
+
+    assert [device.name for device in facts.devices] == ["Meta()", "CPU", "OpenCL0", "OpenCL1"]
+    ledger = paper_pipeline.plans(split_mode="tensor").memory
+    held = [device.now[Part.HELD] for device in facts.devices[2:]]
+    assert held == [share.n_bytes for share in ledger.shares]
+    assert [device.free for device in facts.devices[2:]] == [8_192 * MIB] * 2
+
+
+def test_a_share_says_what_was_asked_and_what_it_came_to():
+    layout = made(shared())
+
+    assert "share 50.0 %, asked 50.0 %" in words(layout, 2)[-2]
+    tip = paper_run.words(layout.lines[2].shapes[0].payload.tip)
+    assert "weights and KV on OpenCL0" in tip
+    assert "of it is on every device, whole" in tip
+
+
+def test_a_change_of_devices_that_are_joined_shows_what_each_held_before():
+    facts = memory_facts(
+        paper_pipeline.plans(split_mode="tensor"), paper_pipeline.plans(split_mode="layer")
+    )
+
+    assert facts.devices[-1].was == {}
+    assert facts.devices[-1].now[Part.HELD] > 0
+
+
+def test_rows_of_matrices_are_weights_of_the_devices_that_have_them():
+    plans = paper_pipeline.plans()
+    shares = RowShares(("OpenCL0", "OpenCL1"), (3.0, 1.0))
+    buft = BufferTypeFacts("OpenCL0_Split", row_shares=shares)
+    rows = tuple(
+        MemoryRow(buft, name, MemoryKind.MODEL, n_mib * MIB)
+        for name, n_mib in (("OpenCL0", 70), ("OpenCL1", 30))
+    )
+    facts = memory_facts(replace(plans, memory=MemoryLedger(rows)))
+
+    first, second, cpu = facts.devices
+    assert (first.now, second.now) == ({Part.MODEL: 70 * MIB}, {Part.MODEL: 30 * MIB})
+    assert (first.share, second.share) == (Share(0.75, 0.7), Share(0.25, 0.3))
+    assert cpu.share is None
+    assert "share 30.0 %, asked 25.0 %" in " ".join(words(made(facts), 1))

@@ -4,7 +4,7 @@ from PySide6.QtCore import QPointF, Qt
 from app.state.app_state import AppState, DiffMode
 from app.theme.theme import Theme, ThemeChoice
 from app.views import memory
-from tests.app.models import paper_run
+from tests.app.models import paper_pipeline, paper_run
 
 
 @pytest.fixture
@@ -74,3 +74,11 @@ def test_it_paints_in_both_themes(view):
     view.theme.choose(ThemeChoice.DARK)
 
     assert view.grab().toImage() != light
+
+
+def test_bars_of_devices_that_are_joined_are_painted(view, state):
+    state.set_plans(paper_pipeline.plans(split_mode="tensor"))
+    view.resize(1280, 140)
+
+    assert len({shape.payload.lane for shape in view.shapes}) == 4
+    assert not view.grab().isNull()

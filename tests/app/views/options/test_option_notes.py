@@ -34,7 +34,25 @@ NONE = Options(split_mode=SplitMode.NONE)
             "tensor_split",
             NONE,
             FACTS,
-            "It acts with -sm layer: now one GPU takes all layers.",
+            "It acts where GPUs share the layers: now one takes all of them (-sm none).",
+        ),
+        (
+            "n_copies",
+            NONE,
+            FACTS,
+            "It acts where GPUs share the layers: now one takes all of them (-sm none).",
+        ),
+        (
+            "n_copies",
+            Options(split_mode=SplitMode.TENSOR),
+            FACTS,
+            "It acts with -sm layer, where one GPU can begin the next graph.",
+        ),
+        (
+            "n_copies",
+            Options(),
+            replace(FACTS, gpus=()),
+            "It needs two GPUs; there is none.",
         ),
     ],
 )
@@ -63,6 +81,35 @@ def test_with_experts_and_two_gpus_every_option_has_an_effect():
 )
 def test_shares_are_named_by_device(text, said):
     assert words(shares_words(text, FACTS.gpus)) == said
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (SplitMode.LAYER, "GPU0 and GPU1 have whole layers each."),
+        (SplitMode.ROW, "GPU0 and GPU1 have rows of every matrix of the layers."),
+        (
+            SplitMode.TENSOR,
+            "GPU0 and GPU1 work as one device: each has a share of every layer.",
+        ),
+    ],
+)
+def test_a_split_mode_says_what_the_gpus_share(mode, said):
+    assert note("split_mode", "", Options(split_mode=mode), FACTS) == said
+    assert note("split_mode", "", Options(split_mode=mode), replace(FACTS, gpus=("GPU0",))) == ""
+
+
+@pytest.mark.parametrize(
+    ("n_copies", "obstacle", "said"),
+    [
+        (4, "", "Pipeline on: up to 4 graphs of a prompt at once."),
+        (1, "not every layer is on a device", "Pipeline off: not every layer is on a device."),
+    ],
+)
+def test_whether_there_is_a_pipeline_stands_below_its_option(n_copies, obstacle, said):
+    facts = replace(FACTS, n_copies=n_copies, pipeline_obstacle=obstacle)
+
+    assert note("n_copies", "4", Options(), facts) == said
 
 
 def test_notes_name_devices_and_layers():

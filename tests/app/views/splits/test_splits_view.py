@@ -2,13 +2,16 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontMetrics, QFontMetricsF
 
+from app.models.cells import LOOK_ROLE
+from app.models.links_model import LinkColumn
 from app.models.splits_rows import Column
 from app.state.app_state import AppState, DiffMode, Selection
 from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
 from app.theme.theme import Theme, ThemeChoice
 from app.views import splits
 from app.views.splits.delegate import PAD_PX, fitting_name
-from tests.app.models import paper_run
+from app.views.splits.view import n_gpus
+from tests.app.models import paper_pipeline, paper_run
 
 
 @pytest.fixture
@@ -168,3 +171,63 @@ def test_a_name_loses_that_it_is_a_view_before_it_loses_its_middle(qapp):
     assert fitting_name("cache_k_l0 (view) +1", metrics, room) == "cache_k_l0 +1"
     assert fitting_name("cache_k_l0 (view) +1", metrics, 2 * room) == "cache_k_l0 (view) +1"
     assert "…" in fitting_name("cache_k_l0 (view) +1", metrics, room - 10)
+
+
+def test_with_one_gpu_there_is_no_table_of_links(view, state, qtbot):
+    state.set_trace(paper_run.run_on_paper(paper_run.plans()))
+    qtbot.waitUntil(lambda: view.model.times is not None)
+
+    assert not view.links.isVisible()
+
+
+def test_with_several_gpus_the_links_of_the_run_stand_below_the_splits(view, state, qtbot):
+    state.set_plans(paper_pipeline.plans())
+
+    state.set_trace(paper_pipeline.run_on_paper(4))
+    qtbot.waitUntil(view.links.isVisible)
+
+    rows = range(view.links_model.rowCount())
+    role = Qt.ItemDataRole.AccessibleTextRole
+    ends = [[view.links_model.index(row, c).data(role) for c in (0, 1)] for row in rows]
+    assert ["OpenCL0", "OpenCL1"] in ends
+    assert view.links.height() < view.table.height()
+
+    state.set_trace(None)
+    qtbot.waitUntil(lambda: not view.links.isVisible())
+
+
+def test_where_there_is_no_room_for_both_names_the_source_gives_way_to_its_badge(
+    view, state, qtbot
+):
+    state.set_plans(paper_pipeline.plans())
+    state.set_trace(paper_pipeline.run_on_paper(4))
+    qtbot.waitUntil(view.links.isVisible)
+    source = view.links_model.index(0, LinkColumn.SOURCE)
+
+    view.resize(500, 340)
+    roomy = source.data()
+    view.resize(250, 340)
+
+    assert roomy == "OpenCL0"
+    assert source.data() == ""
+    assert source.data(Qt.ItemDataRole.AccessibleTextRole) == "OpenCL0"
+    assert view.links_model.index(0, LinkColumn.TARGET).data() == "OpenCL1"
+    assert sum(view.links.columnWidth(c) for c in LinkColumn) == view.links.viewport().width()
+
+
+def test_in_the_narrowest_dock_badges_stand_for_both_devices(view, state, qtbot):
+    state.set_plans(paper_pipeline.plans())
+    state.set_trace(paper_pipeline.run_on_paper(4))
+    qtbot.waitUntil(view.links.isVisible)
+
+    view.resize(200, 340)
+
+    shown = [view.links_model.index(0, column).data() for column in LinkColumn]
+    assert shown[:2] == ["", ""]
+    assert view.links_model.index(0, 1).data(LOOK_ROLE).letter == "H"
+    assert sum(view.links.columnWidth(c) for c in LinkColumn) == view.links.viewport().width()
+
+
+def test_devices_that_are_joined_count_one_by_one():
+    assert n_gpus(paper_pipeline.joined_plans().prompt) == 2
+    assert n_gpus(paper_run.plans().prompt) == 1

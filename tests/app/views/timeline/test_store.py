@@ -4,11 +4,11 @@ from hypothesis import strategies as st
 
 from app.views.timeline import store as store_module
 from app.views.timeline.slices import pixel_slices, zigzag_rects
-from app.views.timeline.store import Lane, LaneKey, LaneKind, TraceStore
+from app.views.timeline.store import Lane, LaneKey, LaneKind, TraceStore, stacked
 from engine.trace.pyramid import lane_pyramid, visible
-from engine.trace.records import SPAN_DTYPE, SpanKind
+from engine.trace.records import MEMBER_LANE, SPAN_DTYPE, SpanKind
 from engine.trace.snapshot import TraceSnapshot, extend
-from tests.app.models import paper_run
+from tests.app.models import paper_pipeline, paper_run
 
 
 def spans(n, first=0, kind=SpanKind.SPLIT, lane=0):
@@ -46,11 +46,11 @@ def test_a_trace_read_in_pieces_is_the_trace_read_at_once():
         assert np.array_equal(pieces.lanes[key].rows(), once.lanes[key].rows())
 
 
-def test_lanes_are_splits_by_device_and_copies_by_target():
+def test_lanes_are_splits_by_device_and_copies_by_link():
     found = TraceStore()
     found.update(paper_run.run_on_paper(paper_run.plans()))
 
-    assert LaneKey(LaneKind.COPIES, 0) in found.lanes
+    assert LaneKey(LaneKind.COPIES, 0, 1) in found.lanes
     assert LaneKey(LaneKind.SPLITS, 1) in found.lanes
     assert found.begin_ns == paper_run.ORIGIN_NS
 
@@ -132,3 +132,45 @@ def test_the_narrowest_slice_under_the_pointer_is_hit():
 
     assert slices.row[slices.at(404)] == 8
     assert slices.row[slices.at(800)] == 7
+
+
+@given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 60)), min_size=1, max_size=30))
+def test_steps_in_one_row_never_overlap_and_those_in_order_need_no_more_rows_than_at_once(found):
+    start = np.sort(np.array([begin for begin, _ in found], np.int64))
+    end = np.maximum.accumulate(start + np.array([length for _, length in found], np.int64))
+
+    rows = stacked(start, end)
+
+    for row in range(int(rows.max()) + 1):
+        mine = rows == row
+        assert np.all(start[mine][1:] >= end[mine][:-1])
+    at_once = max(int(np.sum((start <= t) & (end > t))) for t in start)
+    assert rows.max() < at_once
+
+
+def test_steps_one_after_the_other_have_no_lanes_of_their_own():
+    found = TraceStore()
+    found.update(paper_run.run_on_paper(paper_run.plans()))
+
+    assert found.n_step_rows == 1
+    assert not [key for key in found.lanes if key.kind is LaneKind.STEPS]
+
+
+def test_steps_that_overlap_all_have_a_place():
+    found = TraceStore()
+    found.update(paper_pipeline.run_on_paper(6))
+
+    rows = [lane.rows() for key, lane in found.lanes.items() if key.kind is LaneKind.STEPS]
+    assert found.n_step_rows == len(rows) > 1
+    assert (
+        sorted(np.concatenate(rows))
+        == np.flatnonzero(found.spans["kind"] == SpanKind.STEP).tolist()
+    )
+
+
+def test_exchanges_are_on_the_lane_of_their_link_and_shares_on_that_of_their_device():
+    found = TraceStore()
+    found.update(paper_pipeline.joined_run())
+
+    assert LaneKey(LaneKind.COPIES, MEMBER_LANE, MEMBER_LANE + 1) in found.lanes
+    assert LaneKey(LaneKind.SHARES, MEMBER_LANE + 1) in found.lanes

@@ -3,9 +3,12 @@
 import pytest
 
 from engine.backends.null import presets
+from engine.backends.null.virtual import parse_virtual
 from engine.core import build
-from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceType
+from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceType, RowShares
+from engine.core.ops import Op
 from engine.core.repack import CPU_REPACK
+from engine.core.rows import split_memory
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
 
@@ -86,3 +89,27 @@ def test_a_rearranged_weight_is_no_good_for_anything_else():
 
     assert not CPU.rules.supports_op(rows)
     assert CPU.rules.supports_op(build.view(weight, (64, 8)))
+
+
+SPLITTING = parse_virtual("GPU0:gpu:8192:split=1,noops=GLU")
+SPLIT = split_memory(SPLITTING, RowShares(("GPU0", "GPU1"), (1.0, 1.0)))
+
+
+def test_a_device_with_split_memory_reads_its_own_only():
+    other = split_memory(parse_virtual("GPU1:gpu:8192"), RowShares(("GPU0", "GPU1"), (1.0, 1.0)))
+
+    assert SPLITTING.splits_rows
+    assert SPLITTING.rules.supports_buft(SPLIT)
+    assert SPLITTING.rules.supports_buft(SPLITTING.buft)
+    assert not SPLITTING.rules.supports_buft(other)
+    assert not parse_virtual("GPU0:gpu:8192").rules.supports_buft(SPLIT)
+
+
+def test_from_split_memory_a_device_computes_products_only():
+    weight = Tensor(TensorType.F32, (64, 64, 1, 1), buffer=BufferFacts(SPLIT))
+    x = Tensor(TensorType.F32, (64, 64, 1, 1))
+
+    assert SPLITTING.rules.supports_op(build.mul_mat(weight, x))
+    assert not SPLITTING.rules.supports_op(build.binary(Op.ADD, x, weight))
+    assert SPLITTING.rules.supports_op(build.binary(Op.ADD, x, x))
+    assert SPLITTING.rules.supports_op(build.view(weight, (64, 8)))

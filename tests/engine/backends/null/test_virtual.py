@@ -1,11 +1,14 @@
 """Devices on paper from one line: every key, and every way to get it wrong."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.backends.null.costs import usual_speed
 from engine.backends.null.presets import MIB, PRESETS
-from engine.backends.null.virtual import KEYS, parse_virtual
+from engine.backends.null.virtual import KEYS, parse_paper, parse_virtual
 from engine.core import build
 from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceFacts, DeviceType
 from engine.core.repack import CPU_REPACK
@@ -62,6 +65,8 @@ def test_a_cpu_reads_all_host_memory():
         ("G:gpu:1:events=1", lambda f: f.caps.events, True),
         ("G:gpu:1:mmap=0", lambda f: f.caps.mmap_support, False),
         ("G:gpu:1:cpyasync=1", lambda f: f.copies_async, True),
+        ("G:gpu:1:preset=cuda,cpyasync=0", lambda f: f.copies_async, False),
+        ("G:gpu:1:split=1", lambda f: f.splits_rows, True),
         ("G:gpu:1:hostbuft=P", lambda f: (f.host_buft.name, f.host_buft.is_host), ("P", True)),
         ("G:gpu:1:hostbuft=P", lambda f: f.caps.host_buffer, True),
         ("G:gpu:1:offload=32", lambda f: f.rules.offload_op(matmul(32)), True),
@@ -83,9 +88,21 @@ def test_every_key_sets_what_it_names(line, what, expected):
     assert what(parse_virtual(line)) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [("G:gpu:1:gbps=7", "gbps"), ("G:gpu:1:gflops=7", "gflops"), ("G:gpu:1:link=7", "link_gbps")],
+)
+def test_a_key_of_speed_changes_that_and_nothing_else(line, field):
+    device = parse_paper(line)
+
+    assert device.speed == replace(usual_speed(device.facts), **{field: 7})
+    assert device.facts == parse_virtual("G:gpu:1")
+
+
 def test_every_key_is_tried_above():
-    marks = test_every_key_sets_what_it_names.pytestmark[0].args[1]
-    lines = " ".join(line for line, _, _ in marks)
+    tests = (test_every_key_sets_what_it_names, test_a_key_of_speed_changes_that_and_nothing_else)
+    rows = [row for test in tests for row in test.pytestmark[0].args[1]]
+    lines = " ".join(line for line, *_ in rows)
 
     assert [key for key in KEYS if f"{key}=" not in lines] == []
 
@@ -99,23 +116,26 @@ def test_a_preset_keeps_the_name_and_the_memory_of_the_line(preset):
 
 
 @pytest.mark.parametrize(
-    ("preset", "offloads", "pinned", "events", "mmap"),
+    ("preset", "offloads", "pinned", "events", "mmap", "copies"),
     [
-        ("plain", False, None, False, True),
-        ("rpc", False, None, True, True),
-        ("cuda", True, "CUDA_Host", True, True),
-        ("vulkan", True, "Vulkan_Host", True, True),
-        ("cpu", False, None, False, True),
-        ("blas", False, None, False, True),
+        ("plain", False, None, False, True, False),
+        ("rpc", False, None, True, True, False),
+        ("cuda", True, "CUDA_Host", True, True, True),
+        ("vulkan", True, "Vulkan_Host", True, True, False),
+        ("cpu", False, None, False, True, False),
+        ("blas", False, None, False, True, False),
     ],
 )
-def test_presets_have_the_facts_of_the_real_backends(preset, offloads, pinned, events, mmap):
+def test_presets_have_the_facts_of_the_real_backends(
+    preset, offloads, pinned, events, mmap, copies
+):
     facts = parse_virtual(f"D:gpu:1:preset={preset}")
 
     assert facts.rules.offload_op(matmul()) is offloads
     assert (facts.host_buft and facts.host_buft.name) == pinned
     assert facts.caps.events is events
     assert facts.caps.mmap_support is mmap
+    assert facts.copies_async is copies
     assert facts.rules.supports_buft(facts.buft)
 
 
@@ -143,6 +163,9 @@ KEY_VALUE = f"key=value with a key of {', '.join(KEYS)}"
         ("GPU0:gpu:1:align=48", "The key align is 48; it must be a power of two."),
         ("GPU0:gpu:1:align=0", "The key align is 0; it must be a power of two."),
         ("GPU0:gpu:1:offload=yes", f"The key offload is yes; it must be a {NUMBER}."),
+        ("CPU:cpu:1:split=1", "It has the key split, which only a GPU has."),
+        ("GPU0:gpu:1:gbps=0", "The key gbps is 0; it must be above 0."),
+        ("GPU0:gpu:1:link=fast", f"The key link is fast; it must be a {NUMBER}."),
         ("GPU0:gpu:1:max=\u00b2", f"The key max is \u00b2; it must be a {NUMBER}."),
         ("GPU0:gpu:1:max=" + "9" * 5000, f"The key max is {'9' * 5000}; it must be a {NUMBER}."),
     ],

@@ -10,7 +10,7 @@ from engine.backends.opencl.rules import SUPPORTED, OpenClRules
 from engine.backends.opencl.warmup import sample_nodes
 from engine.core import build
 from engine.core.build_recurrent import gated_delta_net, ssm_conv, ssm_scan
-from engine.core.devices import BufferTypeFacts
+from engine.core.devices import BufferFacts, BufferTypeFacts, BufferUsage, RowShares
 from engine.core.ops import ROPE_MROPE, FlashAttnParams, GluOp, Op, RopeParams
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
@@ -160,6 +160,8 @@ def test_what_no_kernel_computes_is_refused(what):
 def test_only_the_devices_own_memory_is_read():
     assert RULES.supports_buft(BufferTypeFacts("OpenCL0"))
     assert RULES.supports_buft(BufferTypeFacts("OpenCL0_Mapped"))
+    assert RULES.supports_buft(BufferTypeFacts("OpenCL0_Split"))
+    assert not RULES.supports_buft(BufferTypeFacts("OpenCL1_Split"))
     assert not RULES.supports_buft(BufferTypeFacts("CPU_Mapped", is_host=True))
     assert not RULES.supports_buft(BufferTypeFacts("OpenCL1"))
     assert not RULES.supports_buft(BufferTypeFacts("CPU", is_host=True))
@@ -170,3 +172,26 @@ def test_large_batches_are_wanted_from_the_host(n_tokens, wanted):
     node = build.mul_mat(leaf(F32, 64, 64), leaf(F32, 64, n_tokens))
 
     assert RULES.offload_op(node) is wanted
+
+
+SPLIT = BufferTypeFacts("OpenCL0_Split", row_shares=RowShares(("OpenCL0", "OpenCL1"), (1.0, 1.0)))
+
+
+def in_split_memory(tensor_type, *ne):
+    return Tensor(tensor_type, shape4(*ne), buffer=BufferFacts(SPLIT, BufferUsage.WEIGHTS))
+
+
+def test_from_split_memory_products_of_matrices_are_computed_and_nothing_else():
+    x, ids = leaf(F32, 64, 5), leaf(I32, 5)
+    three = in_split_memory(F32, 64, 64, 2)
+
+    assert RULES.supports_op(build.mul_mat(in_split_memory(F32, 64, 64), x))
+    assert not RULES.supports_op(build.get_rows(in_split_memory(F32, 64, 64), ids))
+    assert not RULES.supports_op(build.mul_mat(three, leaf(F32, 64, 5, 2)))
+    assert not RULES.supports_op(build.mul_mat_id(three, leaf(F32, 64, 1, 5), leaf(I32, 1, 5)))
+    assert not RULES.supports_op(build.binary(Op.MUL, x, in_split_memory(F32, 64)))
+
+
+def test_a_matrix_of_which_the_device_has_no_rows_is_not_divided():
+    """16 rows are all the second device's: the first keeps such a matrix whole."""
+    assert not RULES.supports_op(build.mul_mat(in_split_memory(F32, 64, 16), leaf(F32, 64, 5)))

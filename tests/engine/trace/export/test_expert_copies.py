@@ -12,7 +12,7 @@ from engine.report.trace_names import trace_meta
 from engine.trace.export.chrome import document
 from engine.trace.export.perfetto import packets
 from tests.engine.sched.expert_run import EXPERT_BYTES, N_EXPERTS, PAD_BYTES, expert_run
-from tests.engine.trace.export.test_perfetto import Decoded
+from tests.engine.trace.export.decoded import Decoded
 
 WHOLE = N_EXPERTS * EXPERT_BYTES
 

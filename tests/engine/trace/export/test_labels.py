@@ -34,7 +34,7 @@ def test_a_copy_says_what_from_where_for_whom_and_how_fast(meta, snapshot):
 
     assert label(meta, row).args | measured_args(row) == {
         "copy": 2, "from": "CPU", "into": "OpenCL0", "what": "activation", "split": 2,
-        "plan": 3, "step": 0, "bytes": 1 << 20, "MiB/s": 1e6,
+        "plan": 3, "step": 0, "bytes": 1 << 20, "MiB/s": 1e6, "GB/s": 1048.576,
     }  # fmt: skip
 
 

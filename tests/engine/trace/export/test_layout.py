@@ -45,8 +45,8 @@ def test_devices_are_processes_and_overlapping_copies_get_a_child_track(meta, sn
     names = {process.name: [track.name for track in process.tracks] for process in layout.processes}
     assert names == {
         "Splitscope": ["marks", "steps", "waits"],
-        "OpenCL0": ["splits", "copies in", "copies in (2)"],
-        "CPU": ["splits", "nodes", "copies in"],
+        "OpenCL0": ["splits", "copies from CPU", "copies from CPU (2)"],
+        "CPU": ["splits", "nodes", "copies from OpenCL0"],
     }
     gpu = layout.processes[1]
     assert gpu.description == 'GPU, PoCL "cpu"'

@@ -1,0 +1,130 @@
+"""What a trace says of several devices, ready to be drawn: idle time, critical path. Pure.
+
+It takes longer than a slot may: an `Analyst` makes it on a thread of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from engine.trace.chains import Chains
+from engine.trace.critical import PathPiece, critical_path
+from engine.trace.idle import Idle, IdleCause, LaneUse, idle_times, lane_uses
+from engine.trace.lanes import Overlap, overlap
+from engine.trace.links import Link, links
+from engine.trace.pyramid import LanePyramid, lane_pyramid
+from engine.trace.records import SpanKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from engine.core.table import PlanTable
+    from engine.trace.lanes import Thing
+    from engine.trace.records import Spans
+
+    Ints = npt.NDArray[np.int64]
+
+
+MAX_SPANS = 100_000
+"""Of a longer run the last steps are analysed: more would keep the window from its work."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Analysis:
+    """A whole run. `pyramids` have the idle moments by lane and cause, as places in `idle`."""
+
+    chains: Chains
+    n_steps: int
+    """How many steps were analysed: the last ones of a very long run."""
+    idle: tuple[Idle, ...]
+    pyramids: Mapping[tuple[int, IdleCause], LanePyramid]
+    uses: Mapping[int, LaneUse]
+    links: tuple[Link, ...]
+    overlap: Overlap
+
+    def link(self, source: int, target: int) -> Link | None:
+        """The link from a lane to another; None where nothing was moved."""
+        ends = (source, target)
+        found = (link for link in self.links if (link.source_lane, link.target_lane) == ends)
+        return next(found, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Path:
+    """The critical path of a step as columns, by time."""
+
+    step: int = -1
+    pieces: tuple[PathPiece, ...] = ()
+
+    @property
+    def start_ns(self) -> Ints:
+        """Where each piece begins."""
+        return np.array([piece.start_ns for piece in self.pieces], np.int64)
+
+    @property
+    def end_ns(self) -> Ints:
+        """Where each piece ends."""
+        return np.array([piece.end_ns for piece in self.pieces], np.int64)
+
+    def at(self, t_ns: float) -> int:
+        """The piece at a moment, -1 for none."""
+        place = int(np.searchsorted(self.start_ns, t_ns, side="right")) - 1
+        return place if place >= 0 and t_ns <= self.pieces[place].end_ns else -1
+
+
+def analyse(spans: Spans, plans: Mapping[int, PlanTable]) -> Analysis:
+    """All of it, from the spans of a run and the plans that it met."""
+    spans = last_steps(spans[spans["kind"] != SpanKind.NODE], MAX_SPANS)
+    found = Chains(spans, plans)
+    idle = idle_times(found)
+    return Analysis(
+        chains=found,
+        n_steps=int(np.count_nonzero(spans["kind"] == SpanKind.STEP)),
+        idle=idle,
+        pyramids=_pyramids(idle),
+        uses={use.lane: use for use in lane_uses(found, idle)},
+        links=links(spans),
+        overlap=overlap(spans),
+    )
+
+
+def last_steps(spans: Spans, most: int) -> Spans:
+    """The spans of as many of the last steps as have at most `most` spans together."""
+    if len(spans) <= most:
+        return spans
+    first = int(np.sort(spans["step"])[-most])
+    kept: Spans = spans[spans["step"] > first]
+    return kept
+
+
+def path_of(analysis: Analysis, step: int) -> Path:
+    """The critical path of a step; without pieces while it has not ended."""
+    return Path(step, critical_path(analysis.chains, step))
+
+
+def rows_of_things(spans: Spans, things: Sequence[Thing]) -> Ints:
+    """The rows of all spans of some things."""
+    steps = np.unique([thing.step for thing in things])
+    near: Ints = np.flatnonzero(np.isin(spans["step"], steps))
+    wanted = set(things)
+    names = ("kind", "lane", "plan_id", "index", "step")
+    columns = zip(*(spans[name][near].tolist() for name in names), strict=True)
+    mine = np.fromiter((column in wanted for column in columns), np.bool_, len(near))
+    return near[mine]
+
+
+def _pyramids(idle: Sequence[Idle]) -> dict[tuple[int, IdleCause], LanePyramid]:
+    places: dict[tuple[int, IdleCause], list[int]] = {}
+    for i, moment in enumerate(idle):
+        places.setdefault((moment.lane, moment.cause), []).append(i)
+    start = np.array([moment.start_ns for moment in idle], np.int64)
+    end = np.array([moment.end_ns for moment in idle], np.int64)
+    return {
+        key: lane_pyramid(start[mine], end[mine], np.array(mine, np.int64))
+        for key, mine in places.items()
+    }
