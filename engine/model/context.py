@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
-from engine.errors import DeviceError, ModelError, PlacementError, Stopped
+from engine.errors import MemoryRefusedError, ModelError, PlacementError, Stopped
 from engine.model.batch_inputs import PlacedBatch
 from engine.model.cells import CacheCells, Cells
 from engine.model.generic import check_has_graph
@@ -103,7 +103,7 @@ class ModelContext:
             load_cache(self._resident, cache, self._devices)
         try:
             self._reserve()
-        except (DeviceError, MemoryError) as error:
+        except MemoryRefusedError as error:
             n_copies = self.planner.model.n_copies
             if n_copies == 1:
                 raise
@@ -111,8 +111,9 @@ class ModelContext:
             self._give_up_scheduler()
             self.planner = self.planner.without_pipeline()
             self._reserve()
-            why = error.title if isinstance(error, DeviceError) else "The computer has none left."
-            self.pipeline_note = f"pipeline off: no memory for {n_copies} graphs at once. {why}"
+            self.pipeline_note = (
+                f"Pipeline off: no memory for {n_copies} graphs at once. {error.title}"
+            )
 
     def _reserve(self) -> None:
         """A scheduler with compute buffers for the worst case."""
@@ -126,8 +127,7 @@ class ModelContext:
         plans = [planned.plan for planned in self.planner.reserved.values()]
         nodes = [node for plan in plans for node in plan.graph.nodes]
         for view in self.planner.backends:
-            if self._stop_asked():
-                raise Stopped
+            self._check_stop()
             backend = self._devices[view.device.name].init_backend()
             self._backends.append(backend)
             backend.set_stop_word(self._stop_address)
@@ -135,8 +135,7 @@ class ModelContext:
 
             def tell(done: int, total: int, kernel: str, name: str = name) -> None:
                 on_progress(Progress(f"compiling {kernel} for {name}", done, total))
-                if self._stop_asked():
-                    raise Stopped
+                self._check_stop()
 
             backend.prepare_for(nodes, tell)
 
@@ -168,7 +167,7 @@ class ModelContext:
         self._told.clear()
 
     def decode(self, tokens: Sequence[int], kind: StepKind) -> Logits:
-        """Logits after the last of `tokens`, which continue what was decoded before.
+        """Logits after the last of `tokens`, which continue what was decoded before; at least one.
 
         They are the graph's own memory where the host can read that: the next batch overwrites
         them. Splits tokens into ubatches. Raises ModelError when the context is full, Stopped when
@@ -184,15 +183,19 @@ class ModelContext:
         *leading, last = [tokens[i : i + n_ubatch] for i in range(0, len(tokens), n_ubatch)]
         try:
             for ubatch in leading:
-                if self._stop_asked():
-                    raise Stopped
+                self._check_stop()
                 self._queue_ubatch(ubatch, kind)
-            if self._stop_asked():
-                raise Stopped
+            self._check_stop()
             return self._decode_ubatch(last, kind)
-        finally:
+        except (Stopped, ModelError):
+            # Of any other error a device is lost: nobody waits for what it was given.
             if self._is_under_way:
                 self._finish()
+            raise
+
+    def _check_stop(self) -> None:
+        if self._stop_asked():
+            raise Stopped
 
     def embed(self, tokens: Sequence[int]) -> Embeddings:
         """The embeddings of a text, f32 [1, n_embd], or [n_tokens, n_embd] without pooling.

@@ -7,7 +7,6 @@ is taken here.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -31,6 +30,8 @@ from engine.trace.records import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from engine.core.devices import BackendView
@@ -267,8 +268,8 @@ class SplitRunner:
 
         def on_complete(done: Completion) -> None:
             flags = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
+            lane_of = _lanes_by_device(views) if done.shards else {}
             for shard in done.shards:
-                lane_of = _lanes_by_device(views)
                 kind = SpanKind.EXCHANGE if shard.source else SpanKind.SHARD
                 recorder.span(
                     kind, lane_of[shard.device], plan_id, split.id, step,
@@ -313,8 +314,7 @@ def expect(recorder: Recorder, event: Event) -> int:
     return NOT_EXPECTED if isinstance(event, DoneEvent) else recorder.expect()
 
 
-@functools.cache
-def _lanes_by_device(backends: tuple[BackendView, ...]) -> dict[str, int]:
+def _lanes_by_device(backends: Sequence[BackendView]) -> dict[str, int]:
     """The lane of each device by its name; one that is joined by several has the first."""
     devices = [(v.device.name, [m.name for m in v.device.members]) for v in backends]
     return {name: lane for lane, name in reversed(lane_names(devices).items())}

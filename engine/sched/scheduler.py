@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class AllocatedGraph:
     """A plan whose tensors have places: ready to take inputs and to compute, again and again.
 
-    `generation` counts the scheduler's changes of buffers before it.
+    `generation` counts how often the scheduler had laid out its buffers when it was allocated.
     """
 
     plan: Plan
@@ -202,6 +202,7 @@ class Scheduler:
         record = self._plan_allocation(graph)
         # Without memory for all of it there is no record: the next graph is reserved anew.
         self._record = None
+        self._generation += 1
         for backend_id, sizes in enumerate(record.chunk_bytes):
             if self._owns(backend_id):
                 wanted = self._wanted(graph, backend_id, sizes)
@@ -228,7 +229,6 @@ class Scheduler:
         have = tuple(buffer.size for buffer in current or ())
         if current is not None and grown(have, sizes) == have:
             return
-        self._generation += 1
         for buffer in current or ():
             buffer.release()
         buft, chunks = self._bufts[backend_id], list[Buffer]()

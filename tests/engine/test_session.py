@@ -207,7 +207,7 @@ def test_the_sums_of_a_run_are_those_of_its_spans(session, options):
 
 
 def test_why_a_pipeline_was_given_up_is_a_note_of_the_run(session):
-    note = "pipeline off: no memory for 4 copies."
+    note = "Pipeline off: no memory for 4 graphs at once."
     session.prepare().pipeline_note = note
 
     assert session.run(PROMPT, 1).notes == (note,)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from engine.backends.null.reg import NullBufferType, NullReg
+from engine.backends.null.reg import NullBackend, NullBufferType, NullReg
 from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferUsage
 from engine.core.options import Options
@@ -151,6 +151,36 @@ def test_a_stop_in_a_pipeline_leaves_nothing_under_way(tmp_path):
     made.close()
 
 
+class _Reset(NullBackend):
+    """A stream whose device is lost with its third graph."""
+
+    n_graphs = 0
+
+    def graph_compute(self, graph):
+        self.n_graphs += 1
+        if self.n_graphs == 3:
+            raise DeviceError("CUDA1 was reset while it computed.")
+        return super().graph_compute(graph)
+
+    def synchronize(self):
+        if self.n_graphs >= 3:
+            raise DeviceError("CUDA1 did not finish its work.")
+        super().synchronize()
+
+
+def test_a_device_that_is_lost_in_a_pipeline_is_told_with_its_first_error(tmp_path, monkeypatch):
+    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False)
+    device = made.context._devices["CUDA1"]
+    stream = device.init_backend()
+    stream.__class__ = _Reset
+    monkeypatch.setattr(device, "init_backend", lambda: stream)
+    made.load()
+
+    with pytest.raises(DeviceError, match="CUDA1 was reset"):
+        made.decode(32 * 6)
+    made.close()
+
+
 class _Little(NullBufferType):
     """Memory for compute buffers up to a size."""
 
@@ -178,7 +208,7 @@ def test_without_memory_for_a_pipeline_there_is_none_and_it_is_said(tmp_path, mo
 
     assert [plan.n_copies for plan in made.plans] == [1]
     assert made.context.pipeline_note == (
-        "pipeline off: no memory for 4 graphs at once. "
+        "Pipeline off: no memory for 4 graphs at once. "
         "CUDA1 has no memory for the results of a batch."
     )
     assert made.context.planner.pipeline_obstacle == "there is no memory for 4 graphs at once"
