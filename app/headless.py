@@ -19,7 +19,9 @@ from PySide6.QtCore import QObject, QTimer
 
 from app.main import App, create_app
 from engine.cli.plan_words import print_headline, print_memory, print_splits
+from engine.errors import ExportError
 from engine.service.messages import DEMO, TraceFormat
+from engine.trace.export.atomic import check_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -149,6 +151,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         print(f"The folder cannot be made: {error.strerror}. {out}", file=sys.stderr)
+        return 1
+    try:
+        for name in (TRACE_NAME, PICTURE_NAME):
+            check_target(out / name)
+    except ExportError as error:
+        print(f"{error.title}. {error.sentence}. {error.hint}", file=sys.stderr)
         return 1
     app = create_app(exec_app=False, recalls=False)
     app.window.resize(*SIZE)

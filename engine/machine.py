@@ -18,11 +18,12 @@ from engine.backends.meta.device import join_devices
 from engine.backends.null import presets
 from engine.backends.null.reg import NullReg
 from engine.backends.null.virtual import parse_paper
-from engine.core.devices import DeviceFacts, DeviceType, Unavailable
+from engine.core.devices import HOST_TYPES, DeviceFacts, DeviceType, Unavailable
 from engine.core.load_report import LoadReport, Outcome
 from engine.errors import DeviceError, PlacementError
 from engine.model.loader import check_present
 from engine.report.devices import device_summary
+from engine.sched.cross_reads import CrossReads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ PAPER_GPU_MIB = 8192
 class Machine:
     """Devices of the backends that are built in and chosen, and of those that are loaded.
 
-    `virtual` are lines as `parse_virtual` reads them, and replace the real ones. `backends` is a
+    `virtual` are lines as `parse_paper` reads them, and replace the real ones. `backends` is a
     list as `--backends` takes it. `load` are files and folders to load backends from, in place of
     the folders that are searched otherwise. `rpc` are addresses of ggml RPC servers, "host:port".
     """
@@ -174,10 +175,25 @@ def devices_for(planner: ModelPlanner, devices: Sequence[Device]) -> dict[str, D
     if joined is None:
         return known
     check_present(planner.model, known)
-    for planned in planner.reserved.values():
-        check_shared(planned.plan, joined, planner.model.shards)
+    n_bytes = exchange_bytes(planner)
     members = [known[member.name] for member in joined.members]
-    return known | {joined.name: join_devices(joined, members, planner.model.shards)}
+    made = join_devices(joined, members, planner.model.shards, exchange_bytes=n_bytes)
+    return known | {joined.name: made}
+
+
+def exchange_bytes(planner: ModelPlanner) -> int:
+    """Bytes of each member's memory that joined devices exchange through; 0 without such.
+
+    Raises: PlacementError where they cannot share the model's graphs.
+    """
+    joined = planner.model.joined
+    if joined is None:
+        return 0
+    plans = [planned.plan for planned in planner.reserved.values()]
+    shards = planner.model.shards
+    return max(
+        check_shared(plan, joined, shards, read_outside=CrossReads(plan).of) for plan in plans
+    )
 
 
 def load_problem(path: Path, report: LoadReport) -> DeviceError | None:
@@ -196,7 +212,7 @@ def load_problem(path: Path, report: LoadReport) -> DeviceError | None:
 
 def with_paper_gpu(facts: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
     """`facts` with a GPU on paper in front, unless they have a GPU."""
-    if any(device.type not in (DeviceType.CPU, DeviceType.ACCEL) for device in facts):
+    if any(device.type not in HOST_TYPES for device in facts):
         return facts
     gpu = presets.cuda("GPU0", PAPER_GPU_MIB * presets.MIB)
     description = "on paper: this computer has no OpenCL device"

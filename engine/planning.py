@@ -18,7 +18,7 @@ from engine.core.options import Options
 from engine.core.table import PlanSetTable, table_of_set
 from engine.errors import ModelError, PlacementError
 from engine.gguf.reader import GgufFile, open_gguf
-from engine.machine import Machine, with_paper_gpu
+from engine.machine import Machine, exchange_bytes, with_paper_gpu
 from engine.model.fetch import fetch_demo
 from engine.model.generic import check_has_graph
 from engine.model.manifest import DEMO
@@ -92,7 +92,8 @@ class RunSetup:
         names = ", ".join(facts.name for facts in planned if facts not in real)
         if not names:
             return ""
-        here = ", ".join(facts.name for facts in real)
+        used = (facts for facts in real if facts.in_use(self.options.blas) is not None)
+        here = ", ".join(facts.name for facts in used)
         return f"{names} exists on paper only: this run uses {here}"
 
 
@@ -151,7 +152,7 @@ class Planning:
         planner = make_planner(
             model.file, facts, options, plan_ids=self._plan_ids, before=self._planner
         )
-        plans = planner.plan_set()
+        plans = planner.plan_set(exchange_bytes=exchange_bytes(planner))
         self.options, self._planner = options, planner
         return table_of_set(plans, time.monotonic_ns() - start_ns)
 

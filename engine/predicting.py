@@ -14,14 +14,15 @@ from engine.errors import PlacementError
 from engine.machine import devices_for
 from engine.model.context import ModelContext
 from engine.model.planning import make_planner
-from engine.report.prediction import Prediction, device_loads, steps_ns
+from engine.report.prediction import Prediction, steps_ns
+from engine.report.run_sums import context_note
 from engine.report.together import together
 from engine.report.trace_names import trace_meta
 from engine.running import check_writes
 from engine.trace.export.chrome import write_chrome
 from engine.trace.export.perfetto import write_perfetto
 from engine.trace.recorder import Recorder
-from engine.trace.records import MEMBER_LANE, StepKind
+from engine.trace.records import StepKind, placed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,10 +79,10 @@ def predict(
     planner = make_planner(setup.model.file, setup.model.facts, setup.options)
     check_writes(n_prompt, planner)
     _check_paper(planner)
-    run = _PaperRun(machine, setup, planner, stop, on_progress)
+    run = _PaperRun(machine, setup, planner, (n_prompt, n_predict), stop, on_progress)
     try:
-        run.compute(n_prompt, n_predict)
-        return run.result(n_prompt)
+        run.compute()
+        return run.result()
     finally:
         run.context.dispose()
 
@@ -96,35 +97,33 @@ def _check_paper(planner: ModelPlanner) -> None:
         )
 
 
-def _device_names(backends: Sequence[BackendView]) -> dict[int, str]:
-    """The devices that compute, by lane: members in place of what joins them."""
-    names: dict[int, str] = {}
-    member_lane = MEMBER_LANE
-    for lane, view in enumerate(backends):
-        for member in view.device.members:
-            names[member_lane] = member.name
-            member_lane += 1
-        if not view.device.members:
-            names[lane] = view.device.name
-    return names
+def _device_names(backends: Sequence[BackendView]) -> list[str]:
+    """The devices that compute: members in place of what joins them."""
+    lanes = placed_lanes(view.device for view in backends)
+    return [placed.device.name for placed in lanes if not placed.device.members]
 
 
 class _PaperRun:
-    """A context on devices on paper, and what it met."""
+    """A context on devices on paper, and what it met.
+
+    `length` is how many tokens the prompt has, and how many are asked for after it.
+    """
 
     def __init__(
         self,
         machine: Machine,
         setup: RunSetup,
         planner: ModelPlanner,
+        length: tuple[int, int],
         stop: StopSwitch,
         on_progress: OnProgress,
     ) -> None:
+        n_prompt, n_predict = length
         family = machine.paper_family()
         self._setup = setup
         self._lines = machine.paper_lines
         self._plans: dict[int, PlanTable] = {}
-        self._n_tokens = 0
+        self._n_prompt, self._n_predict, self._n_tokens = n_prompt, n_predict, 0
         self._recorder = Recorder(clock=family.clock.read)
         self.context = ModelContext(
             setup.model.file,
@@ -141,42 +140,41 @@ class _PaperRun:
     def _remember(self, plan: Plan) -> None:
         self._plans[plan.plan_id] = table_of(plan)
 
-    def compute(self, n_prompt: int, n_predict: int) -> None:
+    def compute(self) -> None:
         """Run the prompt and the tokens after it; the first one is the prompt's own."""
         context = self.context
         context.load(self._on_progress)
         self._recorder.clear()
         self._recorder.mark(self._paper_note())
-        context.decode([ANY_TOKEN] * n_prompt, StepKind.PROMPT)
-        n_free = context.planner.n_ctx - n_prompt
-        n_steps = max(0, min(n_predict - 1, n_free))
+        context.decode([ANY_TOKEN] * self._n_prompt, StepKind.PROMPT)
+        n_free = context.planner.n_ctx - self._n_prompt
+        n_steps = max(0, min(self._n_predict - 1, n_free))
         for _ in range(n_steps):
             context.decode([ANY_TOKEN], StepKind.TOKEN)
-        self._n_tokens = n_steps + min(n_predict, 1)
+        self._n_tokens = n_steps + min(self._n_predict, 1)
         for note in self._notes():
             self._recorder.mark(note)
 
     def _notes(self) -> tuple[str, ...]:
         picks_experts = any(table.copies["n_experts"].any() for table in self._plans.values())
-        return (ROUTING_NOTE,) if picks_experts else ()
+        is_cut = self._n_tokens < self._n_predict
+        full = context_note(self._n_tokens, self.context.planner.n_ctx)
+        return (*((ROUTING_NOTE,) if picks_experts else ()), *((full,) if is_cut else ()))
 
     def _paper_note(self) -> str:
-        names = ", ".join(_device_names(self.context.planner.backends).values())
+        names = ", ".join(_device_names(self.context.planner.backends))
         return f"predicted, not measured: {names} exist on paper only"
 
-    def result(self, n_prompt: int) -> Predicted:
+    def result(self) -> Predicted:
         """Figures and trace."""
         planner, snapshot = self.context.planner, self._recorder.snapshot()
         spans = snapshot.spans()
         figures = Prediction(
-            n_prompt_tokens=n_prompt,
+            n_prompt_tokens=self._n_prompt,
             n_tokens=self._n_tokens,
             n_ubatch=planner.n_ubatch,
             prompt_ns=steps_ns(spans, StepKind.PROMPT),
             generation_ns=steps_ns(spans, StepKind.TOKEN),
-            devices=device_loads(spans, _device_names(planner.backends)),
-            n_copies=planner.model.n_copies,
-            pipeline_off=planner.pipeline_obstacle,
             notes=self._notes(),
             together=together(
                 spans, self._plans, planner.model.n_copies, planner.pipeline_obstacle
@@ -186,5 +184,7 @@ class _PaperRun:
 
     def _meta(self) -> TraceMeta:
         meta = trace_meta(self._plans, self._setup.options, self._setup.model.file.path.name)
+        length = ["--n-prompt", str(self._n_prompt), "-n", str(self._n_predict)]
         devices = [word for line in self._lines for word in ("--virtual", line)]
-        return replace(meta, command=" ".join([meta.command, *devices]), is_predicted=True)
+        command = " ".join([meta.command, *length, *devices])
+        return replace(meta, command=command, is_predicted=True)

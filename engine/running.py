@@ -25,8 +25,8 @@ from engine.model.context import Logits, ModelContext
 from engine.model.planning import ModelPlanner, make_planner
 from engine.report.embeddings import check_rows
 from engine.report.run_progress import RunProgress, RunStatus
-from engine.report.run_sums import Generated, run_summary, settled_snapshot
-from engine.report.together import together
+from engine.report.run_sums import Generated, run_notes, run_summary, settled_snapshot
+from engine.report.together import are_several, together
 from engine.report.trace_names import trace_meta
 from engine.text.prompt import Prompt, read_prompt
 from engine.text.sampling import Sampler, SamplingOptions, gap
@@ -363,12 +363,13 @@ class Running:
     ) -> RunSummary:
         """The sums of what was just computed."""
         snapshot, plans, planner = self._settled(), self.met_plans, context.planner
+        spans, n_copies = snapshot.without_nodes(), planner.model.n_copies
         return replace(
             run_summary(generated, snapshot, plans),
-            notes=(*notes, *((context.pipeline_note,) if context.pipeline_note else ())),
-            together=together(
-                snapshot.without_nodes(), plans, planner.model.n_copies, planner.pipeline_obstacle
-            ),
+            notes=run_notes((*notes, context.pipeline_note), generated, planner.n_ctx),
+            together=together(spans, plans, n_copies, planner.pipeline_obstacle)
+            if are_several(spans, plans)
+            else None,
         )
 
     # Traces.

@@ -96,4 +96,4 @@ class LinksModel(QAbstractTableModel):
     def _tip(self, link: Link) -> str:
         source, target = (self._looks[lane].name for lane in (link.source_lane, link.target_lane))
         times = f"p50 {duration_text(link.p50_ns)}, p95 {duration_text(link.p95_ns)}"
-        return f"{source} to {target}: {plural(link.n_copies, 'piece')}, {times} each"
+        return f"{source} to {target}: {plural(link.n_transfers, 'piece')}, {times} each"

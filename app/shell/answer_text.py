@@ -11,7 +11,7 @@ import numpy as np
 
 from app.theme.colours import is_on_paper
 from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
-from engine.core.devices import CUDA_MIN_BATCH, DeviceType
+from engine.core.devices import CUDA_MIN_BATCH, HOST_TYPES, DeviceType
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
 from engine.core.visible import visible
@@ -153,7 +153,7 @@ def run_clauses(
     """
     clauses = [
         f"{reads.capitalize()} **{rate_text(summary.prefill_tokens_per_s)}** "
-        f"({plural(len(summary.prompt_tokens), 'token')} in {duration_text(summary.prefill_ns)})."
+        f"({_read_words(summary)} in {duration_text(summary.prefill_ns)})."
     ]
     if summary.decode_step_ns:
         median_ns = float(np.median(summary.decode_step_ns))
@@ -162,7 +162,7 @@ def run_clauses(
             f"({plural(len(summary.decode_step_ns), 'step')}, median {duration_text(median_ns)})."
         )
     if summary.stop_reason is StopReason.STOPPED:
-        clauses.append(f"Stopped after {plural(len(summary.tokens), 'token')}.")
+        clauses.append(f"Stopped after {_stop_words(summary, reads)}.")
     if paper and plan is not None:
         ran_on = " and ".join(row.name for row in plan.devices)
         clauses.insert(0, f"Ran on the **{ran_on}**: {' and '.join(paper)} is on paper.")
@@ -174,6 +174,18 @@ def run_clauses(
     return tuple(clauses)
 
 
+def _read_words(summary: RunSummary) -> str:
+    """The prompt's tokens, and how many of them were read where that is not all."""
+    tokens = plural(len(summary.prompt_tokens), "token")
+    return f"{count(summary.n_prompt_read)} of {tokens}" if summary.n_unread else tokens
+
+
+def _stop_words(summary: RunSummary, reads: str) -> str:
+    if summary.n_unread:
+        return f"{_read_words(summary)} of the {reads}"
+    return plural(len(summary.tokens), "token")
+
+
 def offload_clause(plans: PlanSetTable, plan: PlanTable | None, n_tokens: int) -> str:
     """That a prompt of `n_tokens` was too short for op_offload; empty where it was not.
 
@@ -181,8 +193,7 @@ def offload_clause(plans: PlanSetTable, plan: PlanTable | None, n_tokens: int) -
     layers.
     """
     options = plans.options
-    no_gpus = (DeviceType.CPU, DeviceType.ACCEL)
-    has_gpu = plan is not None and any(d.type not in no_gpus for d in plan.devices)
+    has_gpu = plan is not None and any(d.type not in HOST_TYPES for d in plan.devices)
     has_cpu_layers = 0 <= options.n_gpu_layers < plans.n_layers
     if not (options.op_offload and has_gpu and has_cpu_layers and n_tokens < CUDA_MIN_BATCH):
         return ""

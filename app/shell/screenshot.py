@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QImageWriter
 
+from engine.errors import ExportError
+from engine.trace.export.atomic import check_target
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -78,6 +81,10 @@ class Screenshot(QObject):
 
     def _saved(self) -> str:
         """Write the picture; gives back why it could not be written."""
+        try:
+            check_target(self._path)
+        except ExportError as error:
+            return f"{error.title}. {error.sentence}. {error.hint}"
         writer = QImageWriter(str(self._path))
         if writer.write(self._window.grab().toImage()):
             return ""

@@ -1,7 +1,10 @@
-"""Where Tab goes: pane after pane, and in each in the order in which Qt links its widgets.
+"""Where Tab goes: pane after pane, and in each in the order in which its widgets were made.
 
-Qt's own order is that of making: a message would come after everything else, the graph before the
-panes at its left.
+Qt's own order is that of making in the whole window: a message would come after everything else,
+the graph before the panes at its left.
+
+Qt's chain is not followed: PySide (6.10.3) makes the widget that nextInFocusChain() gives a child
+of the one that was asked, and deletes it with that one, which may be a scroll bar nobody holds.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 def tab_stops(panes: Sequence[QWidget], window: QWidget) -> list[QWidget]:
     """The widgets that Tab stops at, in order."""
-    linked = _linked(window)
+    linked = window.findChildren(QWidget)
     return [
         widget
         for pane in panes
@@ -36,15 +39,6 @@ def go_to_next(panes: Sequence[QWidget], window: QWidget, *, step: int) -> bool:
     reason = Qt.FocusReason.TabFocusReason if step > 0 else Qt.FocusReason.BacktabFocusReason
     stops[(here + step) % len(stops)].setFocus(reason)
     return True
-
-
-def _linked(window: QWidget) -> list[QWidget]:
-    found = []
-    widget = window.nextInFocusChain()
-    while widget is not None and widget is not window:
-        found.append(widget)
-        widget = widget.nextInFocusChain()
-    return found
 
 
 def _takes_tab(widget: QWidget) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QColor
 
 from engine.core.devices import DeviceType
-from engine.trace.records import MEMBER_LANE
+from engine.trace.records import MEMBER_LANE, placed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,10 +125,10 @@ def device_style(palette: Palette, rows: Sequence[DeviceRow]) -> tuple[DeviceLoo
 def lane_looks(palette: Palette, rows: Sequence[DeviceRow]) -> dict[int, DeviceLook]:
     """The look of each lane of a trace: backends, and the devices that META devices join."""
     looks = dict(enumerate(device_style(palette, rows)))
-    members = [member for row in rows for member in row.members]
+    members = [placed for placed in placed_lanes(rows) if placed.lane >= MEMBER_LANE]
     n_others = sum(row.type is not DeviceType.CPU for row in rows)
-    for i, member in enumerate(members):
-        looks[MEMBER_LANE + i] = _other_look(palette, member, n_others + i)
+    for i, member in enumerate(members, n_others):
+        looks[member.lane] = _other_look(palette, member.device, i)
     return looks
 
 

@@ -8,6 +8,7 @@ library_kind  what the loader asks of one kind of library
 search_paths  where it looks, and whom it trusts
 apart        a library tried in a process of its own
 memory_refusal  a device without memory for something: how that is told
+release      give back all, whatever a device says of some
 host_buffer  ordinary memory as a buffer, aligned or mapped
 transfer     blocking copies between places (SCHED.md 3.6)
 computer     what the operating system says of this computer

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from engine.core.devices import BufferTypeFacts
+    from engine.core.shards import Shard
 
 MAX_CHUNKS = 16
 UNLIMITED = 2**62
@@ -30,6 +31,27 @@ def aligned(size: int, alignment: int) -> int:
 def padded_bytes(buft: BufferTypeFacts, tensor: Tensor) -> int:
     """Bytes that a tensor takes where tensors stand one behind another. Source: SCHED.md 14.7."""
     return aligned(buft.alloc_bytes(tensor), buft.alignment)
+
+
+def part_bytes(buft: BufferTypeFacts, tensor: Tensor, shard: Shard, member: int) -> int:
+    """The same for a member's part of a tensor, in the member's memory; 0 where it has none."""
+    ne = shard.ne_on(tensor.ne, member)
+    return 0 if 0 in ne else padded_bytes(buft, Tensor(tensor.type, ne))
+
+
+def pack(
+    sizes: Sequence[int], max_bytes: int | None
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """(buffer, offset) of each size, and each buffer's total; a new buffer where one is full."""
+    spots: list[tuple[int, int]] = []
+    totals: list[int] = []
+    for size in sizes:
+        is_full = max_bytes is not None and bool(totals) and totals[-1] + size > max_bytes
+        if not totals or is_full:
+            totals.append(0)
+        spots.append((len(totals) - 1, totals[-1]))
+        totals[-1] += size
+    return tuple(spots), tuple(totals)
 
 
 @dataclass(slots=True)

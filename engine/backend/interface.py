@@ -58,9 +58,10 @@ class NodeTimes(NamedTuple):
 
 
 class ShardTime(NamedTuple):
-    """What a device did for a split that several share: host monotonic clock, ns.
+    """What a device did for a split that several share, or when what is copied into it came.
 
-    `device` is its name. With a `source` it is an exchange: `n_bytes` from that device to it.
+    Host monotonic clock, ns. `device` is its name. With a `source` it is an exchange: `n_bytes`
+    from that device to it.
     """
 
     device: str
@@ -74,7 +75,7 @@ class Completion(NamedTuple):
     """What an event says when its work is done: host monotonic clock, ns.
 
     `clock_converted` is set when the device has its own clock and the times were mapped. `shards`
-    are there for a split that several devices share.
+    are there for a split that several devices share, and for a copy into all of them.
     """
 
     start_ns: int
@@ -252,8 +253,10 @@ class Backend(ABC):
     ) -> Event | None:
         """(optional) Queue a copy from another backend's buffer into this one's.
 
-        Asked of the target's backend. It happens after everything queued on the source. None
-        means "cannot", nothing was done.
+        Asked of the target's backend. It happens after everything queued on the source, and after
+        the event that this backend was last made to wait for, which guards the target. What the
+        source queues later cannot overwrite what is being copied, and what is queued here later
+        finds it there. None means "cannot", nothing was done.
         """
         del source_backend, source, target, n_bytes
         return None

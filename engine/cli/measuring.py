@@ -49,10 +49,15 @@ def say(lines: Iterable[str]) -> None:
         print(visible(line), file=sys.stderr)
 
 
+def is_chrome(path: Path) -> bool:
+    """Whether a trace of that name is in Chrome's form."""
+    return path.suffix.lower() == CHROME_SUFFIX
+
+
 def write_trace(session: Session, path: Path | None) -> None:
     """Write the trace of what was computed, if asked to."""
     if path is not None:
-        session.export_trace(path, chrome=path.suffix == CHROME_SUFFIX)
+        session.export_trace(path, chrome=is_chrome(path))
 
 
 def say_written(what: str, path: Path | None, *, json: bool) -> None:

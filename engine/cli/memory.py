@@ -25,8 +25,7 @@ def execute(args: argparse.Namespace) -> int:
     planning = planned(args)
     plans = planning.plans
     if args.json:
-        shares = {"shares": shares_data(plans)} if plans.memory.shares else {}
-        data = memory_data(plans) | shares | {"fits": fits_data(plans)}
+        data = memory_data(plans) | {"shares": shares_data(plans), "fits": fits_data(plans)}
         print_json(data | planning.problem_data())
         return 0
     print_fits(plans, planning.fitting_layers)

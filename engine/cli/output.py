@@ -75,13 +75,18 @@ def _is_number(text: str) -> bool:
 
 
 def counted(count: int, thing: str) -> str:
-    """A number and what is counted: "1 split", "2 splits"."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    """A number and what is counted: "1 split", "1,051 tokens"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def mib(n_bytes: int) -> str:
     """Bytes in MiB with two digits."""
     return f"{n_bytes / MIB:,.2f}"
+
+
+def ms(ns: float) -> str:
+    """A time in ms with two digits."""
+    return f"{ns / 1e6:,.2f}"
 
 
 def kib(n_bytes: int) -> str:

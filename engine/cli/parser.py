@@ -11,6 +11,7 @@ from engine.backends import OPTIONS
 from engine.backends.choice import VARIABLE
 from engine.core.options import ALL_LAYERS, DEFAULTS, OPTION_SPECS, Options, OptionSpec
 from engine.core.plan import Batch
+from engine.core.visible import shown_word
 from engine.errors import UserError
 from engine.planning import DEMO_GPU_LAYERS
 
@@ -111,7 +112,8 @@ def add_machine(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--virtual", action="append", default=[], metavar="NAME:TYPE:FREE_MIB[:key=value,..]",
-        help="plan for a device on paper, or predict a run there (trace); repeat for more",
+        help="plan for a device on paper, or predict a run there (trace); FREE_MIB 0: it does "
+        "not say how much; repeat for more",
     )  # fmt: skip
 
 
@@ -159,8 +161,8 @@ def _n_tokens(text: str) -> int:
         count = UNTIL_END - 1
     if not UNTIL_END <= count <= MOST_TOKENS:
         raise argparse.ArgumentTypeError(
-            f"-n cannot be {text}. It must be a number of tokens up to {MOST_TOKENS}, or "
-            f"{UNTIL_END}."
+            f"-n cannot be {shown_word(text)}. It must be a number of tokens up to {MOST_TOKENS}, "
+            f"or {UNTIL_END}."
         )
     return MOST_TOKENS if count == UNTIL_END else count
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from engine.cli.fits import is_over
 from engine.cli.output import counted, kib, mib, print_table
 from engine.cli.plan_data import memory_data
+from engine.cli.together_words import pipeline_words
 from engine.core.devices import DeviceType
+from engine.core.memory_pool import memory_pool
 from engine.core.placement import SplitReason
 from engine.core.plan import Batch, DeviceRole, MemoryKind
 from engine.model.kv_cache import PAD_CELLS
@@ -57,17 +59,10 @@ def print_headline(
 
 def print_devices(plans: PlanSetTable) -> None:
     """Whether devices work as a pipeline, or why not, and which of them are left out, and why."""
-    print(f"pipeline {pipeline_words(plans)}")
+    print(pipeline_words(plans.n_copies, plans.pipeline_obstacle))
     for use in plans.device_uses:
         if use.role is DeviceRole.LEFT_OUT:
             print(f"{use.device} is left out: {use.reason}")
-
-
-def pipeline_words(plans: PlanSetTable) -> str:
-    """How many graphs may be under way at once, or why it is one."""
-    if plans.pipeline_obstacle:
-        return f"off: {plans.pipeline_obstacle}"
-    return f"on: up to {plans.n_copies} graphs at once (--n-copies)"
 
 
 def _cut_words(plans: PlanSetTable, batch: Batch, *, makes_tokens: bool) -> str:
@@ -119,7 +114,8 @@ def print_shares(plans: PlanSetTable) -> None:
     shares = plans.memory.shares
     if not shares:
         return
-    print("weights and caches of each device; what cannot be divided, and results, are on all")
+    print("weights and caches of each device; what cannot be divided, and results, are on all;")
+    print("with the results counts what they exchange")
     print_table(
         ("device", "asked", "has", "MiB", "of these on each", "results MiB"),
         [
@@ -148,6 +144,13 @@ def unfit_lines(plans: PlanSetTable) -> list[str]:
         for share in plans.memory.shares
         if share.is_over
     ]
+    pool = memory_pool(plans.memory, plans.prompt.devices)
+    if pool.is_over:
+        lines.append(
+            f"Does not fit: {', '.join(pool.devices)} work in the same memory, and need "
+            f"{mib(pool.needed_bytes)} MiB of it together; it has {mib(pool.free_bytes)} free, "
+            f"over by {mib(pool.needed_bytes - pool.free_bytes)} MiB."
+        )
     return lines
 
 

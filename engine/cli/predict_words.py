@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import counted, plain, print_table
-from engine.cli.together_words import together_data
+from engine.cli.output import counted, ms, plain
+from engine.cli.together_words import print_together, together_data
 
 if TYPE_CHECKING:
     from engine.report.prediction import Prediction
@@ -22,35 +22,18 @@ def prediction_data(figures: Prediction) -> dict[str, Any]:
 
 
 def print_prediction(figures: Prediction) -> None:
-    """Speeds, the load of each device, and whether devices work as a pipeline."""
+    """Speeds, and how the devices worked together."""
     print("Predicted, not measured: the devices exist on paper only.")
     print(f"prompt {_prompt_words(figures)} · generation {_generation_words(figures)}")
-    print_table(
-        ("device", "busy ms", "idle ms", "overlapped ms"),
-        [
-            (load.name, _ms(load.busy_ns), _ms(load.idle_ns), _ms(load.overlapped_ns))
-            for load in figures.devices
-        ],
-    )
-    print(f"pipeline: {_pipeline_words(figures)}")
+    print_together(figures.together)
 
 
 def _prompt_words(figures: Prediction) -> str:
     tokens = counted(figures.n_prompt_tokens, "token")
-    return f"{tokens} in {_ms(figures.prompt_ns)} ms, {figures.prompt_tokens_per_s:,.1f} tokens/s"
+    return f"{tokens} in {ms(figures.prompt_ns)} ms, {figures.prompt_tokens_per_s:,.1f} tokens/s"
 
 
 def _generation_words(figures: Prediction) -> str:
     # The first token is the prompt's own: with it alone there is no speed.
     speed = f", {figures.tokens_per_s:,.1f} tokens/s" if figures.n_tokens > 1 else ""
     return f"{counted(figures.n_tokens, 'token')}{speed}"
-
-
-def _pipeline_words(figures: Prediction) -> str:
-    if figures.pipeline_off:
-        return f"off, {figures.pipeline_off}"
-    return f"on, up to {figures.n_copies} graphs of {figures.n_ubatch} tokens at once"
-
-
-def _ms(ns: int) -> str:
-    return f"{ns / 1e6:,.2f}"

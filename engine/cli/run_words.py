@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import counted, mib, plain
+from engine.cli.output import counted, mib, ms, plain
 from engine.cli.together_words import print_together, together_data
 from engine.report.run_progress import NS_PER_S
 
@@ -23,6 +23,7 @@ def run_data(summary: RunSummary, note: str) -> dict[str, Any]:
     for words, use in _experts(summary):
         result[f"{words}_experts"] = _experts_data(use)
     result["together"] = together_data(summary.together)
+    result["n_prompt_read"] = summary.n_prompt_read
     return result | ({"note": note} if note else {})
 
 
@@ -59,13 +60,9 @@ def experts_words(use: ExpertUse) -> str:
     if not rate:
         return words
     return (
-        f"{words} in {_ms(use.copy_ns / n)}, measured; "
-        f"all would take about {_ms(use.whole_ns / n)} at these {rate:.1f} GiB/s, estimated"
+        f"{words} in {ms(use.copy_ns / n)} ms, measured; "
+        f"all would take about {ms(use.whole_ns / n)} ms at these {rate:.1f} GiB/s, estimated"
     )
-
-
-def _ms(ns: float) -> str:
-    return f"{ns / 1e6:,.2f} ms"
 
 
 def print_run(summary: RunSummary) -> None:
@@ -73,10 +70,10 @@ def print_run(summary: RunSummary) -> None:
     # The first token is the prompt's own: with it alone no step was measured.
     speed = f", {summary.decode_tokens_per_s:.1f} tokens/s" if summary.decode_step_ns else ""
     print(
-        f"prompt {counted(len(summary.prompt_tokens), 'token')}, "
+        f"prompt {_prompt_words(summary)}, "
         f"{summary.prefill_tokens_per_s:.1f} tokens/s · "
         f"generation {counted(len(summary.tokens), 'token')}{speed} · "
-        f"ended: {summary.stop_reason.value}"
+        f"ended: {_end_words(summary)}"
     )
     experts = dict(_experts(summary))
     for words, plan_id in (("prompt", summary.prompt_plan_id), ("token", summary.token_plan_id)):
@@ -89,12 +86,23 @@ def print_run(summary: RunSummary) -> None:
         print_together(summary.together)
 
 
+def _prompt_words(summary: RunSummary) -> str:
+    """The prompt's tokens, and how many of them were read where that is not all."""
+    tokens = counted(len(summary.prompt_tokens), "token")
+    return f"{summary.n_prompt_read:,} of {tokens}" if summary.n_unread else tokens
+
+
+def _end_words(summary: RunSummary) -> str:
+    reason = summary.stop_reason.value
+    return f"{reason} after {_prompt_words(summary)}" if summary.n_unread else reason
+
+
 def embed_lines(summary: RunSummary) -> list[str]:
     """Time and sums of a text that was embedded."""
     tokens = counted(len(summary.prompt_tokens), "token")
     speed = f"{summary.prefill_tokens_per_s:.1f} tokens/s"
     return [
-        f"text {tokens} in {_ms(summary.prefill_ns)}, {speed}",
+        f"text {tokens} in {ms(summary.prefill_ns)} ms, {speed}",
         f"text: {_graph_words(summary, summary.prompt_plan_id)}",
     ]
 
@@ -105,4 +113,7 @@ def _graph_words(summary: RunSummary, plan_id: int) -> str:
     copied = [row.n_bytes for row in summary.copies if row.plan == plan_id]
     n_copies = f"{len(copied)} cop{'y' if len(copied) == 1 else 'ies'}"
     sums = f"{counted(n_splits, 'split')}, {n_copies}, {mib(sum(copied))} MiB a graph"
+    for found in summary.exchanges:
+        if found.plan == plan_id:
+            sums += f", and {counted(found.n_exchanges, 'exchange')}, {mib(found.n_bytes)} MiB"
     return sums if n_splits else ""

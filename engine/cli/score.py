@@ -14,6 +14,7 @@ from engine.cli.measuring import say_written
 from engine.cli.output import print_json, print_table
 from engine.cli.parser import NOT_IN_A_RUN, add_model, add_prompt, command_parser, file_path
 from engine.cli.sessions import opened_session
+from engine.core.visible import shown_word
 from engine.trace.export.atomic import write_atomically
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _token_ids(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(
-            f"--tokens cannot be {text}. It must be a list of token ids such as 504,3575."
+            f"--tokens cannot be {shown_word(text)}. It must be a list of token ids such as "
+            "504,3575."
         )
     return [int(part) for part in parts]

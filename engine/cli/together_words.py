@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from engine.cli.output import NONE, mib, plain, print_table
+from engine.cli.output import NONE, mib, ms, plain, print_table
 from engine.trace.idle import IdleCause
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ _DEVICE_HEADS = (
     "device", "busy ms", "busy %", "idle: copy ms", "device ms", "host ms", "nothing ms",
     "at fault for most",
 )  # fmt: skip
-_LINK_HEADS = ("from", "to", "copies", "MiB", "busy ms", "GB/s", "p50 us", "p95 us")
+_LINK_HEADS = ("from", "to", "transfers", "MiB", "busy ms", "GB/s", "p50 us", "p95 us")
 
 
 def together_data(found: Together | None) -> dict[str, Any] | None:
@@ -36,16 +36,18 @@ def print_together(found: Together) -> None:
         print_table(_LINK_HEADS, [_link_row(link) for link in found.links])
     print()
     print(_overlap_words(found))
-    print(f"pipeline {_pipeline_words(found)}")
+    if found.n_steps < found.n_run_steps:
+        print(f"all of this is of the last {found.n_steps:,} of {found.n_run_steps:,} steps")
+    print(pipeline_words(found.n_copies, found.pipeline_obstacle))
 
 
 def _device_row(device: DeviceTime, wall_ns: int) -> tuple[str, ...]:
     idle_ns = {idle.cause: idle.time_ns for idle in device.idle}
     return (
         device.name,
-        _ms(device.busy_ns),
+        ms(device.busy_ns),
         _percent(device.busy_ns, wall_ns),
-        *(_ms(idle_ns[cause]) if cause in idle_ns else NONE for cause in IdleCause),
+        *(ms(idle_ns[cause]) if cause in idle_ns else NONE for cause in IdleCause),
         _worst_words(device),
     )
 
@@ -55,16 +57,16 @@ def _worst_words(device: DeviceTime) -> str:
     worst = max(device.idle, key=lambda idle: idle.worst_ns, default=None)
     if worst is None or not worst.worst_ns:
         return NONE
-    return f"{worst.cause}, {_ms(worst.worst_ns)} ms: {worst.worst}"
+    return f"{worst.cause}, {ms(worst.worst_ns)} ms: {worst.worst}"
 
 
 def _link_row(link: LinkTime) -> tuple[str, ...]:
     return (
         link.source,
         link.target,
-        f"{link.n_copies:,}",
+        f"{link.n_transfers:,}",
         mib(link.n_bytes),
-        _ms(link.busy_ns),
+        ms(link.busy_ns),
         f"{link.gb_per_s:.2f}" if link.busy_ns else NONE,
         f"{link.p50_ns / 1e3:,.1f}",
         f"{link.p95_ns / 1e3:,.1f}",
@@ -73,23 +75,20 @@ def _link_row(link: LinkTime) -> tuple[str, ...]:
 
 def _overlap_words(found: Together) -> str:
     """How long at least two devices computed, and which."""
-    share = f"{_percent(found.overlap_ns, found.wall_ns)} % of {_ms(found.wall_ns)} ms"
+    share = f"{_percent(found.overlap_ns, found.wall_ns)} % of {ms(found.wall_ns)} ms"
     pairs = ", ".join(
-        f"{' and '.join(pair.devices)} {_ms(pair.time_ns)} ms" for pair in found.overlaps
+        f"{' and '.join(pair.devices)} {ms(pair.time_ns)} ms" for pair in found.overlaps
     )
-    words = f"at least two devices computed for {_ms(found.overlap_ns)} ms, {share}"
+    words = f"at least two devices computed for {ms(found.overlap_ns)} ms, {share}"
     return f"overlap: {words} ({pairs})" if pairs else f"overlap: {words}"
 
 
-def _pipeline_words(found: Together) -> str:
-    if found.pipeline_off:
-        return f"off: {found.pipeline_off}"
-    return f"on: up to {found.n_copies} prompt graphs at once (--n-copies)"
+def pipeline_words(n_copies: int, obstacle: str) -> str:
+    """How many prompt graphs may be under way at once, or why it is one."""
+    if obstacle:
+        return f"pipeline off: {obstacle}"
+    return f"pipeline on: up to {n_copies} prompt graphs at once (--n-copies)"
 
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}" if whole else "0.0"
-
-
-def _ms(ns: int) -> str:
-    return f"{ns / 1e6:,.2f}"

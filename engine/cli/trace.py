@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.cli.files import check_writable
 from engine.cli.interrupt import stoppable
-from engine.cli.measuring import CHROME_SUFFIX, say, say_written
+from engine.cli.measuring import is_chrome, say, say_written
 from engine.cli.output import print_json
 from engine.cli.parser import (
     MOST_TOKENS,
@@ -23,6 +23,7 @@ from engine.cli.predict_words import prediction_data, print_prediction
 from engine.cli.progress import ProgressLine
 from engine.cli.run import generate
 from engine.cli.sessions import opened_session
+from engine.core.visible import shown_word
 from engine.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def add_to(commands: Any) -> None:
 def _n_prompt(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= MOST_TOKENS:
         raise argparse.ArgumentTypeError(
-            f"--n-prompt cannot be {text}. It must be a number of tokens from 1 to {MOST_TOKENS}."
+            f"--n-prompt cannot be {shown_word(text)}. It must be a number of tokens from 1 to "
+            f"{MOST_TOKENS}."
         )
     return int(text)
 
@@ -82,7 +84,7 @@ def _predict(args: argparse.Namespace) -> int:
         )
         line.clear()
         say([*unfit, *predicted.figures.notes])
-        predicted.write(args.out, chrome=args.out.suffix == CHROME_SUFFIX)
+        predicted.write(args.out, chrome=is_chrome(args.out))
     if args.json:
         print_json(prediction_data(predicted.figures))
     else:

@@ -25,6 +25,7 @@ rows       split memory (-sm row): which device holds which rows of a matrix
 experts    which copies move used experts only, and in which pieces
 shards     which part of a tensor each of several devices holds
 plan       Plan, PlanSet, NodeKey, AllocationPlan, MemoryLedger
+memory_pool  what several devices need of the computer's memory together
 table      PlanTable: a plan as numpy columns, the form that views, the pipe and --json read
 explain    a cause as a sentence for a person
 diff       what a change of options changed, plan against plan

@@ -281,9 +281,8 @@ def view_of(
     """A tensor that shares the bytes of x; views of views point at the first tensor."""
     shape = x.ne if ne is None else ne
     strides = x.nb if ne is None and nb is None else nb
-    base = x if x.view_src is None else x.view_src
     return Tensor(
-        x.type, shape, nb=strides, op=op, src=src, view_src=base, view_offs=x.view_offs + offset
+        x.type, shape, nb=strides, op=op, src=src, view_src=x.base, view_offs=x.view_offs + offset
     )
 
 

@@ -25,6 +25,10 @@ class DeviceType(enum.StrEnum):
     META = "META"
 
 
+HOST_TYPES = (DeviceType.CPU, DeviceType.ACCEL)
+"""Devices that compute on the host's thread; they are there beside any others."""
+
+
 class BufferUsage(enum.StrEnum):
     """What a buffer is for; the scheduler follows WEIGHTS only."""
 
@@ -133,8 +137,9 @@ class DeviceFacts:
     place of `rules`, by what the option asks; see `in_use`. `layer_rules` is there for an
     accelerator that can take layers as a GPU does: its rules then; see `taking_layers`.
     `extra_bufts_first`: weights go there before they go into its own memory. `splits_rows`: its
-    family has split memory (ggml_backend_split_buffer_type), which `-sm row` needs. `members` are
-    the devices that a META device joins.
+    family has split memory (ggml_backend_split_buffer_type), which `-sm row` needs.
+    `shares_memory`: it works in the computer's memory and has none of its own. `members` are the
+    devices that a META device joins.
     """
 
     name: str
@@ -160,6 +165,7 @@ class DeviceFacts:
     layer_rules: DeviceRules | None = field(default=None, repr=False, compare=False)
     extra_bufts_first: bool = False
     splits_rows: bool = False
+    shares_memory: bool = False
     members: tuple[DeviceFacts, ...] = ()
 
     def taking_layers(self) -> DeviceFacts:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.core.behaviour import PIPELINE_COPIES
+from engine.core.visible import shown_word
 from engine.errors import PlacementError
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ class OptionSpec:
         if self.item is str and parts == ["none"]:
             return ()
         if not all(parts):
-            raise self._refuse(text or "empty", self._list_words)
+            raise self._refuse(text, self._list_words)
         if self.item is TensorOverride:
             return self._checked_list([TensorOverride(*_halves(part)) for part in parts])
         try:
@@ -289,12 +290,9 @@ class OptionSpec:
         return [self.flags[0], str(value)]
 
     def _refuse(self, value: Any, allowed: str) -> PlacementError:
-        shown = ",".join(map(_item_text, value)) if isinstance(value, tuple | list) else value
-        return PlacementError(
-            f"{self.flags[0]} cannot be {shown}.",
-            f"It must be {allowed}.",
-            self.help,
-        )
+        shown = ",".join(map(_item_text, value)) if isinstance(value, tuple | list) else str(value)
+        title = f"{self.flags[0]} cannot be {shown_word(shown)}."
+        return PlacementError(title, f"It must be {allowed}.", self.help)
 
 
 _LIST_WORDS = {

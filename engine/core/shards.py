@@ -14,7 +14,6 @@ from engine.core.tensor import Shape, contiguous_strides
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from engine.core.tensor import Tensor
     from engine.core.types import TensorType
 
 WHOLE_AXIS, ONE_AXIS = -1, 4
@@ -57,11 +56,6 @@ class Shard:
         part = list(ne)
         part[self.axis] = self.sizes[member]
         return (part[0], part[1], part[2], part[3])
-
-    def bytes_on(self, tensor: Tensor, member: int) -> int:
-        """Bytes of a member's part of a gapless tensor."""
-        ne = self.ne_on(tensor.ne, member)
-        return 0 if 0 in ne else contiguous_strides(tensor.type, ne)[3] * ne[3]
 
 
 MIRRORED = Shard(WHOLE_AXIS)
@@ -112,7 +106,7 @@ class MemberShare:
 
     `asked` and `achieved` are fractions of 1. `whole_bytes`, part of `n_bytes`, are those of
     tensors that each member has whole. `results_bytes`, beside `n_bytes`, are for results, of which
-    each member has all. `free_bytes` 0: its free memory is not known.
+    each member has all, and for what members exchange. `free_bytes` 0: its free memory is unknown.
     """
 
     device: str

@@ -147,6 +147,15 @@ class CopyTiming:
 
 
 @dataclass(frozen=True, slots=True)
+class ExchangeSum:
+    """What shares of splits handed over in the last step with a plan: rows, or partial sums."""
+
+    plan: int
+    n_exchanges: int
+    n_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class IdleTime:
     """How long a device was idle for one cause: "copy", "device", "host" or "nothing" to do.
 
@@ -176,7 +185,7 @@ class LinkTime:
 
     source: str
     target: str
-    n_copies: int
+    n_transfers: int
     n_bytes: int
     busy_ns: int
     p50_ns: float
@@ -200,8 +209,9 @@ class OverlapTime:
 class Together:
     """How several devices worked together, from the first step's start to the last one's end.
 
+    It covers the last `n_steps` of the run's `n_run_steps`: all but those of a very long run.
     `overlap_ns`: at least two of them computed; `overlaps` says which. `n_copies` prompt graphs
-    may be under way at once; `pipeline_off` says why no more than one, as a clause.
+    may be under way at once; `pipeline_obstacle` says why no more than one, as a clause.
     """
 
     wall_ns: int
@@ -210,7 +220,9 @@ class Together:
     overlap_ns: int
     overlaps: tuple[OverlapTime, ...]
     n_copies: int
-    pipeline_off: str
+    pipeline_obstacle: str
+    n_steps: int
+    n_run_steps: int
 
 
 class StopReason(enum.StrEnum):
@@ -227,11 +239,13 @@ class RunSummary:
     """A finished or stopped run. Speeds in tokens per second; 0 when nothing was measured.
 
     `splits` and `copies` are those of every plan the run met, in that order: a long prompt meets
-    one for each size of its batches and each length of the cache. `prompt_plan_id` and
+    one for each size of its batches and each length of the cache. `exchanges` has those plans that
+    had any. `prompt_plan_id` and
     `token_plan_id` are the last of the prompt and of the generated tokens; -1 for none.
     `prompt_experts` and `token_experts` sum up the copies of used experts, where there were any.
     `notes` say what was not as asked for: of the model's tokenizer and chat template, of a
-    pipeline. `together` is there where several devices beside the CPU computed.
+    pipeline. `n_unread` tokens of the prompt were not read, as the run was stopped in it.
+    `together` is there where several devices beside the CPU computed.
     """
 
     prompt: str
@@ -251,6 +265,13 @@ class RunSummary:
     token_experts: ExpertUse | None = None
     notes: tuple[str, ...] = ()
     together: Together | None = None
+    n_unread: int = 0
+    exchanges: tuple[ExchangeSum, ...] = ()
+
+    @property
+    def n_prompt_read(self) -> int:
+        """Tokens of the prompt that were read."""
+        return len(self.prompt_tokens) - self.n_unread
 
 
 @dataclass(frozen=True, slots=True, eq=False)

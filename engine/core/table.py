@@ -95,6 +95,7 @@ class DeviceRow:
     memory_free: int
     memory_total: int
     software: str
+    shares_memory: bool = False
     members: tuple[DeviceRow, ...] = ()
     """The devices that a META device joins; none of them is a backend of the plan."""
 
@@ -378,6 +379,7 @@ def _device_row(facts: DeviceFacts, buft: BufferTypeFacts) -> DeviceRow:
         memory_free=facts.memory_free,
         memory_total=facts.memory_total,
         software=facts.software,
+        shares_memory=facts.shares_memory,
         members=tuple(_device_row(member, member.buft) for member in facts.members),
     )
 

@@ -112,9 +112,14 @@ class Tensor:
         )
 
     @property
+    def base(self) -> Tensor:
+        """The tensor whose bytes these are: its view source, or itself."""
+        return self if self.view_src is None else self.view_src
+
+    @property
     def home(self) -> BufferFacts | None:
         """The buffer its bytes are in before planning: its view source's, or its own."""
-        return self.buffer if self.view_src is None else self.view_src.buffer
+        return self.base.buffer
 
     def same_layout(self, other: Tensor) -> bool:
         """Whether type, ne and nb are equal."""

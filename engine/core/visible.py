@@ -21,3 +21,8 @@ def visible(text: str, *, keeps: str = "") -> str:
         return char if char in keeps else char.encode("unicode_escape").decode()
 
     return _HIDDEN.sub(written_out, text)
+
+
+def shown_word(text: str) -> str:
+    """What was typed, as it stands in a sentence: nothing is called empty."""
+    return text.strip() or "empty"

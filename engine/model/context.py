@@ -21,6 +21,7 @@ from engine.model.loader import (
     Resident,
     buffer_type_of,
     check_loadable,
+    check_memory,
     check_present,
     load_cache,
     load_weights,
@@ -67,6 +68,8 @@ class ModelContext:
         if reads_weights:
             check_loadable(file)
         check_present(planner.model, devices)
+        if reads_weights:
+            check_memory(planner.model)
         self.planner = planner
         self.recorder = recorder
         self.n_past = 0

@@ -24,6 +24,10 @@ RPC = "RPC"
 """The family whose devices come first, to keep what crosses the network small."""
 
 
+NONE = "none"
+"""In place of devices (-dev): the CPU alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceChoice:
     """The devices that layers are for, in order, and by name why each of the others has none."""
@@ -55,7 +59,13 @@ def choose_devices(
 
 
 def _named_ones(devices: Sequence[DeviceFacts], names: Sequence[str]) -> DeviceChoice:
-    wanted = [name for name in names if name.lower() not in ("none", "cpu")]
+    if len(names) > 1 and NONE in [name.lower() for name in names]:
+        raise PlacementError(
+            f"-dev cannot be {','.join(names)}.",
+            f"{NONE} means no device beside the CPU, and goes with no other name.",
+            f"Leave {NONE} out, or give it alone.",
+        )
+    wanted = [name for name in names if name.lower() not in (NONE, "cpu")]
     chosen = tuple(_named(devices, name) for name in wanted)
     _refuse_twice(chosen)
     others = (device.name for device in devices if device not in chosen)

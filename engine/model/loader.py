@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import mmap
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import padded_bytes
 from engine.backend.computer import memory_bytes
 from engine.backend.interface import Buffer, BufferType, Bytes, Device, Place
-from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.memory_refusal import WHOLE_WORDS, Wanted, asking
+from engine.backend.release import release_all
 from engine.core.devices import BufferUsage
+from engine.core.memory_pool import memory_pool
 from engine.core.summary import Progress
-from engine.errors import DeviceError, ModelError, Stopped
+from engine.errors import DeviceError, MemoryRefusedError, ModelError, Stopped
+from engine.model.memory import ledger
 from engine.model.upload import sending
 from engine.model.weights import mapped_runs
 
@@ -38,11 +40,9 @@ class Resident:
 
     def release(self) -> None:
         """Give the memory back: all of it, whatever a driver says of some."""
-        with ExitStack() as stack:
-            for buffer in self.buffers:
-                stack.callback(buffer.release)
-            self.places.clear()
-            self.buffers.clear()
+        buffers, self.buffers = self.buffers, []
+        self.places.clear()
+        release_all(buffer.release for buffer in buffers)
 
 
 def check_loadable(file: GgufFile) -> None:
@@ -71,6 +71,24 @@ def check_present(model: PlannedModel, devices: Mapping[str, Device]) -> None:
             f"The model was planned for it. This machine has {', '.join(devices)}.",
             "Bring the device back, or open the model again to plan for what is there.",
         )
+
+
+def check_memory(model: PlannedModel) -> None:
+    """MemoryRefusedError when weights and caches need more memory than the computer has in all.
+
+    Systems give out memory that they do not have, and end the process when it is used.
+    """
+    pool = memory_pool(ledger(model, ()), [view.device for view in model.backends])
+    if not pool.is_impossible:
+        return
+    who = " and ".join(filter(None, (", ".join(pool.devices[:-1]), pool.devices[-1])))
+    together = " together, as they work in the same memory" if len(pool.devices) > 1 else ""
+    raise MemoryRefusedError(
+        "The computer does not have the memory for this.",
+        f"Weights and caches need {pool.needed_bytes:,} bytes on {who}{together}; it has "
+        f"{pool.total_bytes:,} in all.",
+        "Choose a shorter context (-c), or a smaller model.",
+    )
 
 
 def load_weights(
@@ -171,21 +189,17 @@ def _allocate(
     if in_pieces is not None:
         resident.buffers.extend(dict.fromkeys(place.buffer for place in in_pieces))
         return in_pieces
-    is_pinned = facts == device.facts.host_buft
     sizes = [padded_bytes(facts, tensor) for tensor in tensors]
-    offsets, totals = pack(sizes, facts.max_bytes)
+    spots, wanted = Wanted(
+        WHOLE_WORDS[usage], sum(sizes), [tensor.name for tensor in tensors], sizes,
+        is_pinned=facts == device.facts.host_buft,
+    ).packed(facts.max_bytes)  # fmt: skip
     real: list[Buffer] = []
-    for i_buffer, total in enumerate(totals):
-        inside = [i for i, (i_its, _) in enumerate(offsets) if i_its == i_buffer]
-        names, its_sizes = [tensors[i].name for i in inside], [sizes[i] for i in inside]
-        with asking(device, Wanted(_WANTED[usage], total, names, its_sizes, is_pinned)):
-            real.append(buft.alloc_buffer(total, usage))
+    for asked in wanted:
+        with asking(device, asked):
+            real.append(buft.alloc_buffer(asked.n_bytes, usage))
         resident.buffers.append(real[-1])
-    return [Place(real[i_buffer], offset) for i_buffer, offset in offsets]
-
-
-_WANTED = {BufferUsage.WEIGHTS: "the weights of its layers", BufferUsage.ANY: "its cache"}
-"""What buffers that a model keeps are for, in words."""
+    return [Place(real[i_buffer], offset) for i_buffer, offset in spots]
 
 
 def load_cache(
@@ -197,19 +211,6 @@ def load_cache(
         for buffer in dict.fromkeys(place.buffer for place in places):
             buffer.clear(0)
         resident.places.update(zip(group.tensors, places, strict=True))
-
-
-def pack(sizes: list[int], max_bytes: int | None) -> tuple[list[tuple[int, int]], list[int]]:
-    """(buffer, offset) of each size, and each buffer's total; a new buffer where one is full."""
-    offsets: list[tuple[int, int]] = []
-    totals: list[int] = []
-    for size in sizes:
-        full = max_bytes is not None and bool(totals) and totals[-1] + size > max_bytes
-        if not totals or full:
-            totals.append(0)
-        offsets.append((len(totals) - 1, totals[-1]))
-        totals[-1] += size
-    return offsets, totals
 
 
 def buffer_type_of(device: Device, facts: BufferTypeFacts) -> BufferType:

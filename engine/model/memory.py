@@ -23,8 +23,13 @@ Chunks = tuple[tuple[int, ...], ...]
 """Bytes of each chunk of each backend's compute buffer."""
 
 
-def ledger(model: PlannedModel, reserved: Sequence[Chunks]) -> MemoryLedger:
-    """What the model needs; `reserved` is what its worst cases need, in order of reservation."""
+def ledger(
+    model: PlannedModel, reserved: Sequence[Chunks], *, exchange_bytes: int = 0
+) -> MemoryLedger:
+    """What the model needs; `reserved` is what its worst cases need, in order of reservation.
+
+    Each member of a joined device needs `exchange_bytes` more.
+    """
     rows = [row for buffer in model.weights.buffers for row in _weight_rows(model, buffer)]
     rows.append(_output_row(model))
     rows.extend(
@@ -36,18 +41,21 @@ def ledger(model: PlannedModel, reserved: Sequence[Chunks]) -> MemoryLedger:
         for buffer in model.state.buffers
     )
     rows.extend(_compute_rows(model, reserved))
-    return MemoryLedger(tuple(rows), _member_shares(model, rows))
+    return MemoryLedger(tuple(rows), _member_shares(model, rows, exchange_bytes))
 
 
-def _member_shares(model: PlannedModel, rows: Sequence[MemoryRow]) -> tuple[MemberShare, ...]:
-    """What members of a joined device hold; each has room for whole results."""
+def _member_shares(
+    model: PlannedModel, rows: Sequence[MemoryRow], exchange_bytes: int
+) -> tuple[MemberShare, ...]:
+    """What members of a joined device hold; each has room for whole results and the exchange."""
     joined = model.joined
     if joined is None:
         return ()
     results = sum(
         row.n_bytes for row in rows if row.kind is MemoryKind.COMPUTE and row.device == joined.name
     )
-    return tuple(replace(share, results_bytes=results) for share in model.member_shares)
+    n_bytes = results + exchange_bytes
+    return tuple(replace(share, results_bytes=n_bytes) for share in model.member_shares)
 
 
 def _weight_rows(model: PlannedModel, buffer: WeightBuffer) -> list[MemoryRow]:

@@ -265,7 +265,8 @@ def pipeline_copies(placement: ModelPlacement, options: Options) -> int:
 def pipeline_obstacle(placement: ModelPlacement, options: Options) -> str:
     """Why devices do not work as a pipeline, as a clause; empty when they do."""
     if placement.split_mode is SplitMode.TENSOR:
-        return "every layer is on all devices (-sm tensor)"
+        which = "every layer is" if placement.is_fully_offloaded else "layers that -ngl takes are"
+        return f"{which} on all devices (-sm tensor)"
     if len(placement.devices) < 2:
         by_choice = " (-sm none)" if placement.split_mode is SplitMode.NONE else ""
         return f"the model uses fewer than two devices{by_choice}"

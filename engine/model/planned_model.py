@@ -90,7 +90,8 @@ class PlannedModel:
         joined = self.joined
         if joined is None:
             return ()
-        shares = member_shares(joined.members, self.options.tensor_split)
+        cpu, wanted = self.placement.cpu, self.options.tensor_split
+        shares = member_shares(joined.members, cpu, wanted)
         held = [weight.tensor for buffer in self.weights.buffers for weight in buffer.weights]
         for kept in (*self.cache.buffers, *self.state.buffers):
             held += kept.tensors
@@ -209,7 +210,7 @@ def _shards(
 ) -> Mapping[Tensor, Shard]:
     for device in placement.devices:
         if device.members:
-            shares = member_shares(device.members, options.tensor_split)
+            shares = member_shares(device.members, placement.cpu, options.tensor_split)
             return plan_shards(weights, cache, facts.hparams, shares)
     return {}
 

@@ -137,8 +137,8 @@ class ModelPlanner:
         ready = self.model.build(shape, flash_attn=flash)
         return self._plan(ready, batch, shape, copy_slot)
 
-    def plan_set(self) -> PlanSet:
-        """Both worst cases and the memory they need."""
+    def plan_set(self, *, exchange_bytes: int = 0) -> PlanSet:
+        """Both worst cases and the memory they need, with what joined devices exchange through."""
         prompt, token = self.reserved[Batch.PROMPT], self.reserved[Batch.TOKEN]
         # Layers behind the last have a device, and nothing on it.
         *layers, output = self.placement.layer_devices
@@ -148,7 +148,7 @@ class ModelPlanner:
         return PlanSet(
             options=self.options,
             plans={Batch.PROMPT: prompt.plan, Batch.TOKEN: token.plan},
-            memory=ledger(self.model, needs),
+            memory=ledger(self.model, needs, exchange_bytes=exchange_bytes),
             flash_attn=self.flash_attn,
             n_ctx=self.n_ctx,
             n_ubatch=self.n_ubatch,

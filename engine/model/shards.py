@@ -14,8 +14,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from engine.backend.alloc import padded_bytes, part_bytes
 from engine.core.shards import MIRRORED, MemberShare, Shard, shard_along, share_out
 from engine.model.meta_device import META
+from engine.model.placement import device_weights
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,18 +42,16 @@ SEEN_TOGETHER = ("attn_qkv", "attn_q_a", "attn_kv_a_mqa", "attn_kv_b", "ssm_in",
 """Roles of attention whose rows are not heads one behind another; such a layer is not divided."""
 
 
-def member_shares(members: Sequence[DeviceFacts], wanted: Sequence[float]) -> tuple[float, ...]:
-    """What each member is to have of a tensor, as fractions of 1.
+def member_shares(
+    members: Sequence[DeviceFacts], cpu: DeviceFacts, wanted: Sequence[float]
+) -> tuple[float, ...]:
+    """What each member is to have of a tensor, as fractions of 1, by the rule for layers.
 
-    `wanted` are those of -ts; without any that counts, the free memory of each, else equal shares.
+    `wanted` are those of -ts. Without them llama.cpp shares equally here (llama-model.cpp:853):
+    then the device with the least memory bounds the model, where shares of free memory fill all.
     """
-    shares = [*wanted, *[0.0] * len(members)][: len(members)]
-    if not any(shares):
-        shares = [float(member.memory_free) for member in members]
-    if not any(shares):
-        shares = [1.0] * len(members)
-    total = sum(shares)
-    return tuple(share / total for share in shares)
+    weights = device_weights(members, cpu, wanted).tolist()
+    return tuple(weight / sum(weights) for weight in weights)
 
 
 def plan_shards(
@@ -78,18 +78,19 @@ def held_shares(
     shards: Mapping[Tensor, Shard],
 ) -> tuple[MemberShare, ...]:
     """What each member holds of `tensors`, against what it was to have."""
-    whole = sum(tensor.n_bytes for tensor in tensors if tensor not in shards)
-    divided = [
-        sum(shards[tensor].bytes_on(tensor, member) for tensor in tensors if tensor in shards)
-        for member in range(len(members))
+    whole = [x for x in tensors if x not in shards]
+    whole_bytes = [sum(padded_bytes(facts.buft, x) for x in whole) for facts in members]
+    held_bytes = [
+        n_bytes + sum(part_bytes(facts.buft, x, shards[x], i) for x in tensors if x in shards)
+        for i, (facts, n_bytes) in enumerate(zip(members, whole_bytes, strict=True))
     ]
-    total = max(sum(divided) + whole * len(members), 1)
+    total = max(sum(held_bytes), 1)
     return tuple(
         MemberShare(
-            facts.name, share, whole + n_bytes, whole, (whole + n_bytes) / total,
+            facts.name, share, held_bytes[i], whole_bytes[i], held_bytes[i] / total,
             free_bytes=facts.memory_free,
         )
-        for facts, share, n_bytes in zip(members, shares, divided, strict=True)
+        for i, (facts, share) in enumerate(zip(members, shares, strict=True))
     )  # fmt: skip
 
 

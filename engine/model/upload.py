@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import Bytes, Place
 from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.release import release_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +89,4 @@ class Upload:
 
     def dispose(self) -> None:
         """End the stream, which may still use the chunks, then give them back."""
-        with ExitStack() as stack:
-            for chunk in self._chunks:
-                stack.callback(chunk.release)
-            self._backend.dispose()
+        release_all([self._backend.dispose, *[chunk.release for chunk in self._chunks]])

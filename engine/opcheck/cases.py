@@ -70,7 +70,7 @@ class CaseTensors:
     @property
     def result_memory(self) -> Tensor:
         """Whose bytes the result is in: the node's own, or a source's."""
-        return self.node if self.node.view_src is None else self.node.view_src
+        return self.node.base
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +218,7 @@ def _target_of(node: Tensor, sources: tuple[Tensor, ...]) -> int | None:
     if node.view_src is None:
         return None
     for i in reversed(range(len(sources))):
-        base = sources[i] if sources[i].view_src is None else sources[i].view_src
-        if base is node.view_src:
+        if sources[i].base is node.view_src:
             return i
     return None
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.core.summary import CopyTiming, RunSummary, SplitTiming, StopReason
+from engine.core.summary import CopyTiming, ExchangeSum, RunSummary, SplitTiming, StopReason
 from engine.report.run_progress import NS_PER_S
 from engine.trace.expert_use import expert_pieces, expert_use
 from engine.trace.metrics import step_sums, union_ns
@@ -62,13 +62,14 @@ def run_summary(
     used = set(steps["plan_id"].tolist())
     met = [plan for plan_id, plan in plans.items() if plan_id in used]
     copies = snapshot.of_kind(SpanKind.COPY)
+    n_measured = int(prompt_steps["bytes"].sum())
     return RunSummary(
         prompt=generated.prompt,
         prompt_tokens=tuple(generated.prompt_tokens),
         tokens=tuple(generated.tokens),
         text=generated.text,
         stop_reason=generated.stop_reason,
-        prefill_tokens_per_s=_rate(int(prompt_steps["bytes"].sum()), prefill_ns),
+        prefill_tokens_per_s=_rate(n_measured, prefill_ns),
         decode_tokens_per_s=_rate(len(decode_ns), int(decode_ns.sum())),
         prefill_ns=prefill_ns,
         decode_step_ns=tuple(int(ns) for ns in decode_ns),
@@ -78,7 +79,29 @@ def run_summary(
         copies=_copies(met, copies),
         prompt_experts=_experts(plans, _of_steps(copies, prompt_steps)),
         token_experts=_experts(plans, _of_steps(copies, token_steps)),
+        n_unread=_unread(generated, n_measured),
+        exchanges=_exchanges(met, snapshot.of_kind(SpanKind.EXCHANGE)),
     )
+
+
+def run_notes(notes: Sequence[str], generated: Generated, n_ctx: int) -> tuple[str, ...]:
+    """Those of `notes` that say something, and that fewer tokens fit than were asked for."""
+    is_full = generated.stop_reason is StopReason.CONTEXT_FULL
+    full = context_note(len(generated.tokens), n_ctx) if is_full else ""
+    return tuple(note for note in (*notes, full) if note)
+
+
+def context_note(n_tokens: int, n_ctx: int) -> str:
+    """After how many generated tokens the context is full, and what gives more."""
+    tokens = f"{n_tokens:,} generated token{'' if n_tokens == 1 else 's'}"
+    return f"the context of {n_ctx:,} tokens is full after {tokens}: a longer one (-c) takes more"
+
+
+def _unread(generated: Generated, n_measured: int) -> int:
+    """Tokens of the prompt that no finished step had: none where one was generated from it."""
+    if generated.stop_reason is not StopReason.STOPPED or generated.tokens:
+        return 0
+    return len(generated.prompt_tokens) - n_measured
 
 
 def _last_plan(steps: Spans) -> int:
@@ -130,6 +153,16 @@ def _measured(spans: Spans, plan: PlanTable) -> defaultdict[int, _Measured]:
     for index, step, *run in zip(*(pieces[name].tolist() for name in names), strict=True):
         found[index].experts.setdefault(step, []).append((run[0], run[1]))
     return found
+
+
+def _exchanges(plans: Sequence[PlanTable], spans: Spans) -> tuple[ExchangeSum, ...]:
+    found = []
+    for plan in plans:
+        mine = _of_plan(spans, plan)
+        if len(mine):
+            last = mine[mine["step"] == mine["step"].max()]
+            found.append(ExchangeSum(plan.plan_id, len(last), int(last["bytes"].sum())))
+    return tuple(found)
 
 
 def _splits(plans: Sequence[PlanTable], spans: Spans) -> tuple[SplitTiming, ...]:

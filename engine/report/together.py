@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.core.devices import DeviceType
+import numpy as np
+
+from engine.core.devices import HOST_TYPES
 from engine.core.summary import DeviceTime, IdleTime, LinkTime, OverlapTime, Together
-from engine.trace.chains import Chains
+from engine.trace.chains import Chains, last_steps
 from engine.trace.idle import IdleCause, idle_times, lane_uses, run_time
 from engine.trace.lanes import device_lanes, overlap
 from engine.trace.links import links
-from engine.trace.records import MEMBER_LANE, SpanKind
+from engine.trace.records import SpanKind, placed_lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from engine.core.table import DeviceRow, PlanTable
     from engine.trace.idle import Blame, LaneUse
@@ -22,33 +24,16 @@ if TYPE_CHECKING:
     from engine.trace.links import Link
     from engine.trace.records import Spans
 
-HOST_TYPES = (DeviceType.CPU, DeviceType.ACCEL)
-"""Devices that are there beside any others: they make no run one of several devices."""
-
-
-def lane_devices(devices: Sequence[DeviceRow]) -> dict[int, DeviceRow]:
-    """The device of each lane of a plan, in display order: members stand behind what joins them."""
-    found: dict[int, DeviceRow] = {}
-    member_lane = MEMBER_LANE
-    for lane, device in enumerate(devices):
-        found[lane] = device
-        for member in device.members:
-            found[member_lane] = member
-            member_lane += 1
-    return found
-
 
 def together(
-    spans: Spans, plans: Mapping[int, PlanTable], n_copies: int, pipeline_off: str
-) -> Together | None:
-    """How the devices worked together; None where but one computed beside the CPU.
+    whole_run: Spans, plans: Mapping[int, PlanTable], n_copies: int, pipeline_obstacle: str
+) -> Together:
+    """How the devices worked together.
 
-    spans: those of a whole run, without nodes. The plans have the same devices.
+    whole_run: its spans, without nodes; of a very long run the last steps are looked at. The plans
+    have the same devices.
     """
-    first = next(iter(plans.values()), None)
-    devices = lane_devices(() if first is None else first.devices)
-    if sum(devices[lane].type not in HOST_TYPES for lane in device_lanes(spans)) < 2:
-        return None
+    spans, devices = last_steps(whole_run), _devices(plans)
     words = _Words(devices, plans)
     chains = Chains(spans, plans)
     uses = {use.lane: use for use in lane_uses(chains, idle_times(chains))}
@@ -61,8 +46,23 @@ def together(
         overlap_ns=found.total_ns,
         overlaps=words.overlaps(found),
         n_copies=n_copies,
-        pipeline_off=pipeline_off,
+        pipeline_obstacle=pipeline_obstacle,
+        n_steps=len(chains.steps),
+        n_run_steps=int(np.count_nonzero(whole_run["kind"] == SpanKind.STEP)),
     )
+
+
+def are_several(spans: Spans, plans: Mapping[int, PlanTable]) -> bool:
+    """Whether more than one device computed beside the CPU."""
+    devices = _devices(plans)
+    return sum(devices[lane].type not in HOST_TYPES for lane in device_lanes(spans)) > 1
+
+
+def _devices(plans: Mapping[int, PlanTable]) -> dict[int, DeviceRow]:
+    """The device of each lane, in display order."""
+    first = next(iter(plans.values()), None)
+    backends = () if first is None else first.devices
+    return {placed.lane: placed.device for placed in placed_lanes(backends)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,8 @@ class _Words:
         if thing is None:
             return "between steps"
         plan = self.plans[thing.plan_id]
+        if thing.is_launching:
+            return f"launching pieces of {self._split(thing, plan)}"
         match thing.kind:
             case SpanKind.COPY:
                 source = self._name(int(plan.copies[thing.item_id]["source"]))
@@ -112,7 +114,7 @@ class _Words:
         return LinkTime(
             source=self._name(link.source_lane),
             target=self._name(link.target_lane),
-            n_copies=link.n_copies,
+            n_transfers=link.n_transfers,
             n_bytes=link.n_bytes,
             busy_ns=link.busy_ns,
             p50_ns=link.p50_ns,

@@ -26,7 +26,7 @@ from engine.trace.records import (
     NOT_EXPECTED,
     SpanFlag,
     SpanKind,
-    lane_names,
+    placed_lanes,
 )
 
 if TYPE_CHECKING:
@@ -290,21 +290,24 @@ class SplitRunner:
     def _record_copy(
         self, event: Event, copy: InputCopy, source: Tensor, piece: Piece | None = None
     ) -> None:
-        """Record a whole copy, or a piece of one."""
+        """Record a whole copy, or a piece of one: into each of several devices that get it."""
         if not self.recorder.is_on:
             return
         recorder, plan_id, step = self.recorder, self.graph.plan.plan_id, self.step
         flags, moved = _copy_flags(source), piece or Piece(NO_EXPERTS, 0, copy.n_bytes)
-        expected = expect(recorder, event)
+        expected, views = expect(recorder, event), self.graph.plan.backends
 
         def on_complete(done: Completion) -> None:
             converted = SpanFlag.CLOCK_CONVERTED if done.clock_converted else SpanFlag.NONE
-            recorder.span(
-                SpanKind.COPY, copy.backend_id, plan_id, copy.id, step,
-                done.start_ns, done.end_ns, peer=copy.source_backend_id,
-                flags=flags | converted, n_bytes=moved.stop - moved.start,
-                experts=moved.experts, expected=expected,
-            )  # fmt: skip
+            arrivals = _arrivals(done, copy, views)
+            for i, (lane, start_ns, end_ns) in enumerate(arrivals, 1):
+                recorder.span(
+                    SpanKind.COPY, lane, plan_id, copy.id, step,
+                    start_ns, end_ns, peer=copy.source_backend_id,
+                    flags=flags | converted, n_bytes=moved.stop - moved.start,
+                    experts=moved.experts,
+                    expected=expected if i == len(arrivals) else NOT_EXPECTED,
+                )  # fmt: skip
 
         event.on_complete(on_complete)
 
@@ -314,10 +317,20 @@ def expect(recorder: Recorder, event: Event) -> int:
     return NOT_EXPECTED if isinstance(event, DoneEvent) else recorder.expect()
 
 
+def _arrivals(
+    done: Completion, copy: InputCopy, backends: Sequence[BackendView]
+) -> list[tuple[int, int, int]]:
+    """Lane, start and end of what was copied; each of several devices gets all of it."""
+    if not done.shards:
+        return [(copy.backend_id, done.start_ns, done.end_ns)]
+    lane_of = _lanes_by_device(backends)
+    return [(lane_of[shard.device], shard.start_ns, shard.end_ns) for shard in done.shards]
+
+
 def _lanes_by_device(backends: Sequence[BackendView]) -> dict[str, int]:
     """The lane of each device by its name; one that is joined by several has the first."""
-    devices = [(v.device.name, [m.name for m in v.device.members]) for v in backends]
-    return {name: lane for lane, name in reversed(lane_names(devices).items())}
+    lanes = [*placed_lanes([view.device for view in backends])]
+    return {lane.device.name: lane.lane for lane in reversed(lanes)}
 
 
 def _copy_flags(source: Tensor) -> SpanFlag:

@@ -113,13 +113,12 @@ class _Builder:
 
 def _keep_alive(source: Tensor) -> Tensor:
     """A node that reads `source` and computes nothing, so that it is not freed before its copy."""
-    base = source if source.view_src is None else source.view_src
     return Tensor(
         source.type,
         source.ne,
         nb=source.nb,
         src=(source,),
-        view_src=base,
+        view_src=source.base,
         view_offs=source.view_offs,
         name=f"{source.name} (view)",
     )

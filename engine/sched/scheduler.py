@@ -16,7 +16,8 @@ from engine.backend.interface import (
     SplitGraph,
     locate,
 )
-from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.memory_refusal import WHOLE_WORDS, Wanted, asking
+from engine.backend.release import release_all
 from engine.core.behaviour import CURRENT, Behaviour
 from engine.core.devices import BufferUsage
 from engine.errors import ModelError, Stopped
@@ -186,11 +187,10 @@ class Scheduler:
 
     def dispose(self) -> None:
         """Release the compute buffers."""
-        for chunks in self._buffers:
-            for buffer in chunks or ():
-                buffer.release()
+        buffers = [buffer for chunks in self._buffers for buffer in chunks or ()]
         self._buffers = [None] * len(self._bufts)
         self._record = None
+        release_all(buffer.release for buffer in buffers)
 
     def _owns(self, backend_id: int) -> bool:
         return self._facts.index(self._facts[backend_id]) == backend_id
@@ -218,7 +218,7 @@ class Scheduler:
         largest = max(nodes, key=lambda node: node.n_bytes, default=None)
         shown = [] if largest is None else [largest]
         names, its_sizes = [node.name for node in shown], [node.n_bytes for node in shown]
-        return Wanted("the results of a batch", sum(sizes), names, its_sizes)
+        return Wanted(WHOLE_WORDS[BufferUsage.COMPUTE], sum(sizes), names, its_sizes)
 
     def _plan_allocation(self, graph: AllocGraph) -> AllocationPlan:
         return plan_allocation(graph, self._facts, inplace_ops=self._behaviour.inplace_ops)
@@ -229,11 +229,10 @@ class Scheduler:
         have = tuple(buffer.size for buffer in current or ())
         if current is not None and grown(have, sizes) == have:
             return
-        for buffer in current or ():
-            buffer.release()
         buft, chunks = self._bufts[backend_id], list[Buffer]()
         # Known from the start: each that there is memory for is released in the end.
         self._buffers[backend_id] = chunks
+        release_all(buffer.release for buffer in current or ())
         for size in sizes:
             chunks.append(buft.alloc_buffer(size, BufferUsage.COMPUTE))
 

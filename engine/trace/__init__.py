@@ -7,7 +7,8 @@ pyramid   a lane of a timeline merged by 2, 4, 8, ... for drawing
 metrics   pure functions: where a step's time went, per-split statistics
 lanes     pure functions: which lanes are devices, when they compute, when several do at once
 links     pure functions: what was moved from lane to lane
-chains    Chains: what each span waited for
+causes    Causes: what each span waited for
+chains    Chains: the way back from a span over what it waited for, without gaps
 idle      pure functions: why devices were idle, and what was at fault
 critical  pure functions: the chain of spans that bounded a step
 expert_use  pure functions: which experts were copied, what copying all would have been

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.core.experts import ExpertUse, Run
 from engine.trace.metrics import step_sums
-from engine.trace.records import SpanKind
+from engine.trace.records import MEMBER_LANE, SpanKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 def expert_pieces(spans: Spans) -> Spans:
-    """The spans that are runs of experts."""
+    """The spans that are runs of experts; of those into several devices at once the first's."""
     found: Spans = spans[(spans["kind"] == SpanKind.COPY) & (spans["first_expert"] >= 0)]
-    return found
+    members = found["lane"][found["lane"] >= MEMBER_LANE]
+    if not len(members):
+        return found
+    once: Spans = found[(found["lane"] < MEMBER_LANE) | (found["lane"] == members.min())]
+    return once
 
 
 def expert_use(spans: Spans, copies: npt.NDArray[np.void]) -> ExpertUse | None:

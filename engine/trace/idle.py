@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.trace.lanes import busy
+from engine.trace.lanes import busy, extent
 from engine.trace.records import SpanKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.trace.chains import Chains, Piece, Row
+    from engine.trace.causes import Row
+    from engine.trace.chains import Chains, Piece
     from engine.trace.lanes import Thing
 
 Key = tuple[object, ...]
@@ -37,7 +38,8 @@ class Idle(NamedTuple):
     """A piece of a lane's idle time.
 
     `fault` is the copy or exchange, the split or share on another lane, or what the host did: PLAN,
-    WAIT, or STEP for what else it does within a step; None: between steps, or nothing to do.
+    WAIT, SPLIT on HOST_LANE for launching the pieces of a split that devices share, or STEP for
+    what else it does within a step; None: between steps, or nothing to do.
     """
 
     lane: int
@@ -78,11 +80,7 @@ class LaneUse:
 
 def run_time(chains: Chains) -> tuple[int, int]:
     """From the start of the first step to the end of the last; (0, 0) without steps."""
-    frames = chains.steps.values()
-    return (
-        min((frame.start_ns for frame in frames), default=0),
-        max((frame.end_ns for frame in frames), default=0),
-    )
+    return extent(chains.spans[chains.spans["kind"] == SpanKind.STEP])
 
 
 def idle_times(chains: Chains) -> tuple[Idle, ...]:

@@ -1,17 +1,18 @@
 """Which lanes are devices, when each computes, and when several do at once. Pure.
 
-A device computes while a split of its own runs, or its share of a split (SHARD). The lane of a
-META device is none: what it runs, its members compute.
+A device computes while a split of its own runs, or its share of a split (SHARD). A split of which
+there are shares computes nothing itself: its time is also that of waiting for others. So the lane
+of a META device is none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.trace.records import MEMBER_LANE, SpanKind, Spans
+from engine.trace.records import HOST_LANE, SpanKind, Spans
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,11 @@ class Thing(NamedTuple):
     plan_id: int
     item_id: int
     step: int
+
+    @property
+    def is_launching(self) -> bool:
+        """Whether it is the host launching the pieces of a split that devices share."""
+        return self.kind is SpanKind.SPLIT and self.lane == HOST_LANE
 
 
 class Intervals(NamedTuple):
@@ -67,21 +73,21 @@ def device_lanes(spans: Spans) -> tuple[int, ...]:
 
 
 def computing(spans: Spans) -> Spans:
-    """The spans in which devices compute: splits, and shares of those of META devices."""
-    shards = spans["kind"] == SpanKind.SHARD
-    splits = spans["kind"] == SpanKind.SPLIT
-    mine: Spans = spans[shards | (splits & ~np.isin(spans["lane"], joined_lanes(spans)))]
+    """The spans in which devices compute: shares, and splits of which there are none.
+
+    Without those that took no time, of splits in which there is nothing to compute.
+    """
+    work = spans[np.isin(spans["kind"], (SpanKind.SPLIT, SpanKind.SHARD))]
+    is_share = work["kind"] == SpanKind.SHARD
+    keys = _split_keys(work)
+    computes = is_share | ~np.isin(keys, keys[is_share])
+    mine: Spans = work[computes & (work["end_ns"] > work["start_ns"])]
     return mine
 
 
-def joined_lanes(spans: Spans) -> tuple[int, ...]:
-    """The lanes of META devices, whose splits have shares on lanes of members."""
-    shards = spans[(spans["kind"] == SpanKind.SHARD) & (spans["lane"] >= MEMBER_LANE)]
-    if not len(shards):
-        return ()
-    splits = spans[spans["kind"] == SpanKind.SPLIT]
-    lanes = splits["lane"][np.isin(_split_keys(splits), _split_keys(shards))]
-    return tuple(np.unique(lanes).tolist())
+def extent(spans: Spans) -> tuple[int, int]:
+    """From the earliest start to the latest end, whatever is between; (0, 0) without spans."""
+    return (int(spans["start_ns"].min()), int(spans["end_ns"].max())) if len(spans) else (0, 0)
 
 
 def busy(spans: Spans) -> dict[int, Intervals]:
@@ -128,11 +134,6 @@ def overlap(spans: Spans) -> Overlap:
     )
 
 
-def overlap_ns(spans: Spans) -> int:
-    """The time in which at least two devices compute."""
-    return overlap(spans).total_ns
-
-
 def _covers(intervals: Intervals, edges: Ints) -> Bools:
     """Which of the pieces between neighbouring edges are covered; edges hold all ends."""
     place = np.searchsorted(intervals.start_ns, edges[:-1], side="right") - 1
@@ -140,7 +141,7 @@ def _covers(intervals: Intervals, edges: Ints) -> Bools:
     return found
 
 
-def _split_keys(spans: Spans) -> npt.NDArray[Any]:
-    """One value for each split of a plan in a step."""
-    columns = [spans[name] for name in ("plan_id", "step", "index")]
-    return np.stack(columns, axis=1).view(np.dtype((np.void, 12))).ravel()
+def _split_keys(spans: Spans) -> Ints:
+    """One number for each split of a step; a step has one plan."""
+    keys: Ints = spans["step"].astype(np.int64) << 32 | spans["index"]
+    return keys

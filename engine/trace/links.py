@@ -24,7 +24,7 @@ class Link:
 
     source_lane: int
     target_lane: int
-    n_copies: int
+    n_transfers: int
     n_bytes: int
     busy_ns: int
     p50_ns: float
@@ -57,7 +57,7 @@ def _link(moves: Spans, source: int, target: int) -> Link:
     return Link(
         source_lane=source,
         target_lane=target,
-        n_copies=len(mine),
+        n_transfers=len(mine),
         n_bytes=int(mine["bytes"].sum()),
         busy_ns=merged(mine["start_ns"], mine["end_ns"]).total_ns,
         p50_ns=p50,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from engine.trace.lanes import merged
 from engine.trace.records import SpanKind, Spans, StepKind
 
 if TYPE_CHECKING:
@@ -118,18 +119,7 @@ def step_sums(spans: Spans) -> StepSums:
 
 def union_ns(start_ns: Ints, end_ns: Ints) -> int:
     """The length of the union of intervals; an end before its start counts as empty."""
-    if not len(start_ns):
-        return 0
-    order = np.argsort(start_ns, kind="stable")
-    start, end = start_ns[order], np.maximum(start_ns, end_ns)[order]
-    reach = np.maximum.accumulate(end)
-    covered = np.maximum(start[1:], reach[:-1])
-    return int(end[0] - start[0] + np.sum(np.maximum(end[1:] - covered, 0)))
-
-
-def step_summary(spans: Spans, step: int) -> StepSummary | None:
-    """Where the time of `step` went; None while its STEP span is not there."""
-    return steps_summary(spans, (step,))
+    return merged(start_ns, end_ns).total_ns
 
 
 def steps_summary(spans: Spans, steps: Sequence[int]) -> StepSummary | None:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from engine.trace.records import NO_EXPERTS, NOT_EXPECTED, SPAN_DTYPE, Mark, SpanKind, Spans
+from engine.trace.records import (
+    NO_EXPERTS,
+    NO_LANE,
+    NOT_EXPECTED,
+    SPAN_DTYPE,
+    Mark,
+    SpanKind,
+    Spans,
+)
 from engine.trace.snapshot import CHUNK_SPANS, TraceSnapshot
 
 if TYPE_CHECKING:
@@ -27,7 +35,6 @@ _N_CALIBRATION = 256
 MOST_UNREAD = 256
 """Records that nobody read: then whoever records next gives them their places, and nodes their
 times."""
-_NO_PEER = 255
 
 
 class _Chunk:
@@ -183,7 +190,7 @@ class Recorder:
         start_ns: int,
         end_ns: int,
         *,
-        peer: int = _NO_PEER,
+        peer: int = NO_LANE,
         flags: int = 0,
         n_bytes: int = 0,
         experts: tuple[int, int] = NO_EXPERTS,
@@ -391,7 +398,7 @@ def _node_rows(lane: int, plan_id: int, node_ids: npt.NDArray[np.int64]) -> byte
     spans = np.zeros(len(node_ids), SPAN_DTYPE)
     spans["kind"] = SpanKind.NODE
     spans["lane"] = lane
-    spans["peer"] = _NO_PEER
+    spans["peer"] = NO_LANE
     spans["plan_id"] = plan_id
     spans["index"] = node_ids
     spans["first_expert"], spans["last_expert"] = NO_EXPERTS

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 class SpanKind(enum.IntEnum):
@@ -25,7 +25,8 @@ class SpanKind(enum.IntEnum):
     COPY = 1
     """An input copy into `lane` from `peer`; index = copy id; bytes = copied.
 
-    One for each run of experts where only used ones are copied, with the numbers of the run.
+    One for each run of experts where only used ones are copied, with the numbers of the run; one
+    for each member of a META device, which all get everything.
     """
     WAIT = 2
     """The host waiting for `lane`; index = the split about to run."""
@@ -50,7 +51,7 @@ class StepKind(enum.IntEnum):
 
 
 MEMBER_LANE = 128
-"""The lane of the first member of a META device; the others follow. See `lane_names`."""
+"""The lane of the first member of a META device; the others follow. See `placed_lanes`."""
 
 HOST_LANE = 255
 """The lane of spans that belong to no device: steps and planning."""
@@ -59,11 +60,34 @@ NO_LANE = 255
 """In place of a lane where there is none, such as the source of what is no copy."""
 
 
-def lane_names(backends: Sequence[tuple[str, Sequence[str]]]) -> dict[int, str]:
-    """The device of each lane: each backend's, with those that it joins, in priority order."""
-    names = {lane: name for lane, (name, _) in enumerate(backends)}
-    members = [member for _, joined in backends for member in joined]
-    return names | {MEMBER_LANE + i: name for i, name in enumerate(members)}
+class Joining(Protocol):
+    """A device, and those that it joins."""
+
+    @property
+    def members(self) -> Sequence[Self]:
+        """The devices that it joins; none for any but a META device."""
+        ...
+
+
+D = TypeVar("D", bound=Joining)
+
+
+class PlacedDevice(NamedTuple, Generic[D]):
+    """A device and its lane; `owner` is the lane of the backend that it is, or that joins it."""
+
+    lane: int
+    device: D
+    owner: int
+
+
+def placed_lanes(backends: Iterable[D]) -> Iterator[PlacedDevice[D]]:
+    """Every lane of a plan's devices, in display order: members stand behind what joins them."""
+    member_lane = MEMBER_LANE
+    for backend_id, device in enumerate(backends):
+        yield PlacedDevice(backend_id, device, backend_id)
+        for member in device.members:
+            yield PlacedDevice(member_lane, member, backend_id)
+            member_lane += 1
 
 
 NO_EXPERTS = (-1, -1)

@@ -61,7 +61,8 @@ def test_a_file_that_is_no_model_ends_a_picture_with_its_message(tmp_path):
 
 @pytest.mark.e2e
 @pytest.mark.parametrize(
-    ("name", "why"), [("gone/x.png", "No such file"), ("picture", "Unsupported image format")]
+    ("name", "why"),
+    [("gone/x.png", "This folder does not exist"), ("picture", "Unsupported image format")],
 )
 def test_a_picture_that_cannot_be_written_ends_with_its_reason(tmp_path, name, why):
     done = start("-m", "app", "--screenshot", str(tmp_path / name))

@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
 from engine.core.plan import Batch
 from engine.core.types import TensorType
 from engine.gguf.reader import GgufFile, open_gguf
 from engine.gguf.writer import TensorSpec, header_bytes
 from engine.model.planning import ModelPlanner, make_planner
+from tests.engine.paper import parse_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,8 @@ import pytest
 from engine.core.options import Options
 from engine.errors import ModelError, PlacementError, Stopped
 from engine.session import Session
-from engine.trace.records import SpanKind, StepKind
+from engine.trace.metrics import steps_of_kind, steps_summary
+from engine.trace.records import MEMBER_LANE, SpanKind, StepKind
 from tests.engine.encoder import encoder
 from tests.engine.nano import nano, nano_with
 from tests.oracle import golden
@@ -56,6 +57,11 @@ def on_cards(predict):
     return call
 
 
+def busy_ns(figures):
+    """Return how long each device computes."""
+    return {device.name: device.busy_ns for device in figures.together.devices}
+
+
 @pytest.mark.parametrize("n_devices", [2, 3, 4])
 def test_equal_devices_come_close_to_the_limit_of_a_pipeline(on_cards, n_devices):
     """p devices and m graphs end after m + p - 1 stages, where one after the other takes p * m."""
@@ -64,16 +70,14 @@ def test_equal_devices_come_close_to_the_limit_of_a_pipeline(on_cards, n_devices
 
     limit = n_devices * N_UBATCHES / (N_UBATCHES + n_devices - 1)
     assert one_by_one.prompt_ns / pipeline.prompt_ns >= 0.95 * limit
-    assert [load.busy_ns for load in pipeline.devices] == [
-        load.busy_ns for load in one_by_one.devices
-    ]
+    assert busy_ns(pipeline) == busy_ns(one_by_one)
 
 
 def test_graphs_one_after_the_other_do_not_overlap(on_cards):
     found = on_cards(2, 1).figures
 
-    assert [load.overlapped_ns for load in found.devices] == [0, 0, 0]
-    assert "--n-copies 1" in found.pipeline_off
+    assert found.together.overlap_ns == 0
+    assert "--n-copies 1" in found.together.pipeline_obstacle
 
 
 def test_three_devices_need_more_than_two_graphs_at_once(on_cards):
@@ -133,9 +137,8 @@ def test_busy_and_idle_time_add_up_to_the_whole_run(predict):
 
     steps = found.snapshot.of_kind(SpanKind.STEP)
     wall_ns = steps["end_ns"].max() - steps["start_ns"].min()
-    for load in found.figures.devices:
-        assert load.busy_ns + load.idle_ns == wall_ns
-        assert 0 <= load.overlapped_ns <= load.busy_ns
+    for device in found.figures.together.devices:
+        assert device.busy_ns + sum(idle.time_ns for idle in device.idle) == wall_ns
 
 
 def test_the_host_plans_in_no_time(predict):
@@ -163,7 +166,7 @@ def test_a_file_without_its_weights_is_predicted_like_a_whole_one(predict, tmp_p
 def test_layers_on_the_cpu_are_predicted_too(predict, lines):
     found = predict(nano(), lines, 40, 4, n_gpu_layers=0).figures
 
-    assert {load.name: load.busy_ns > 0 for load in found.devices}["CPU"]
+    assert busy_ns(found)["CPU"] > 0
 
 
 def test_a_device_that_is_twice_as_fast_takes_less(predict):
@@ -218,11 +221,9 @@ def test_devices_that_share_every_layer_work_at_the_same_time(predict):
         for mode in ("layer", "tensor")
     )
 
-    busy_ns = {load.name: load.busy_ns for load in shared.devices}
-    overlapped_ns = {load.name: load.overlapped_ns for load in shared.devices}
-    assert list(busy_ns) == ["GPU0", "GPU1", "CPU"]
-    assert overlapped_ns["GPU0"] > busy_ns["GPU0"] / 2
-    assert by_layer.devices[0].overlapped_ns == 0
+    assert list(busy_ns(shared)) == ["GPU0", "GPU1", "CPU"]
+    assert shared.together.overlap_ns > busy_ns(shared)["GPU0"] / 2
+    assert by_layer.together.overlap_ns == 0
 
 
 def test_copies_to_devices_that_share_every_layer_are_in_virtual_time_too(predict):
@@ -233,6 +234,24 @@ def test_copies_to_devices_that_share_every_layer_are_in_virtual_time_too(predic
     copies = spans[spans["kind"] == SpanKind.COPY]
     assert len(copies) > 0
     assert 0 <= copies["start_ns"].min() < copies["end_ns"].max() <= end_ns
+
+
+def test_what_is_copied_to_devices_that_share_layers_goes_to_each_of_them(predict):
+    """Every device gets all of it: the links add up to what was moved."""
+    found = predict(nano(), cards(2), 40, 4, split_mode="tensor", n_ctx=256)
+
+    spans = found.snapshot.spans()
+    n_bytes = {(link.source, link.target): link.n_bytes for link in found.figures.together.links}
+    assert n_bytes["CPU", "GPU0"] == n_bytes["CPU", "GPU1"] > 0
+    assert not [target for _, target in n_bytes if target not in ("GPU0", "GPU1", "CPU")]
+    (step, *_) = steps_of_kind(spans, StepKind.TOKEN)
+    mine = spans[spans["step"] == step]
+    copies = mine[mine["kind"] == SpanKind.COPY]
+    into = [copies[copies["lane"] == MEMBER_LANE + i] for i in (0, 1)]
+    assert into[0]["index"].tolist() == into[1]["index"].tolist() != []
+    summary = steps_summary(spans, (step,))
+    assert summary.copied_bytes >= 2 * into[0]["bytes"].sum()
+    assert (into[0]["end_ns"] <= into[1]["start_ns"]).all()
 
 
 @pytest.mark.parametrize(("n_gpu_layers", "is_told"), [(0, True), (99, False)])
@@ -264,4 +283,14 @@ def test_options_of_a_prediction_are_those_of_the_plan_before_it():
     found = session.predict(10, 1).figures
 
     session.close()
-    assert found.pipeline_off == "not every layer is on a device (-ngl)"
+    assert found.together.pipeline_obstacle == "not every layer is on a device (-ngl)"
+
+
+def test_tokens_that_the_context_has_no_room_for_are_said(predict):
+    figures = predict(nano(), cards(1), 256, 50, n_ctx=256).figures
+
+    assert figures.n_tokens == 1
+    assert figures.notes == (
+        "the context of 256 tokens is full after 1 generated token: a longer one (-c) takes more",
+    )
+    assert predict(nano(), cards(1), 250, 3, n_ctx=256).figures.notes == ()

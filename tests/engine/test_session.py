@@ -9,7 +9,7 @@ import pytest
 
 import engine.backends
 from engine import paths
-from engine.core.options import Options
+from engine.core.options import BlasUse, Options
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
 from engine.errors import DeviceError, GgufError, ModelError, PlacementError, Stopped
@@ -383,6 +383,7 @@ def test_a_run_stopped_while_it_reads_the_prompt_has_no_token():
 
     assert summary.stop_reason is StopReason.STOPPED
     assert (summary.tokens, summary.prefill_ns) == ((), 0)
+    assert (summary.n_prompt_read, summary.n_unread) == (0, len(summary.prompt_tokens))
 
 
 def test_a_run_stopped_while_it_compiles_or_loads_can_be_started_again():
@@ -502,6 +503,26 @@ def test_without_a_gpu_the_demo_is_planned_with_one_on_paper_and_its_run_says_so
     assert plans.prompt.devices[0].description.startswith("on paper")
     assert {row.backend for row in summary.splits} == {"CPU"}
     assert marks == ["GPU0 exists on paper only: this run uses CPU"]
+
+
+def test_what_is_off_is_not_among_the_devices_that_a_run_uses(monkeypatch):
+    import engine.backends
+
+    here = tuple(item for item in engine.backends.BUILTIN if item.name in ("CPU", "BLAS"))
+    monkeypatch.setattr(engine.backends, "BUILTIN", here)
+    monkeypatch.setattr("engine.planning.fetch_demo", lambda *args: nano())
+    session = Session()
+    session.open("demo")
+    session.options = session.default_options()
+
+    notes = {}
+    for use in (BlasUse.OFF, BlasUse.ALL):
+        session.options = replace(session.options, blas=use)
+        notes[use] = session.setup().paper_note
+    session.close()
+
+    assert notes[BlasUse.OFF] == "GPU0 exists on paper only: this run uses CPU"
+    assert notes[BlasUse.ALL].endswith("this run uses BLAS, CPU")
 
 
 def test_naming_devices_asks_for_real_ones(no_gpu):

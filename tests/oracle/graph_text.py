@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.ops import (
     ArgsortParams,
     ClampParams,
@@ -28,6 +27,7 @@ from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch
 from engine.gguf.reader import open_gguf
 from engine.model.planning import make_planner
+from tests.engine.paper import parse_virtual
 
 if TYPE_CHECKING:
     from pathlib import Path

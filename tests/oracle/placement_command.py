@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import OPTION_SPECS, Options
+from tests.engine.paper import parse_virtual
 
 if TYPE_CHECKING:
     from engine.core.devices import DeviceFacts

@@ -12,9 +12,10 @@ import numpy as np
 from app.theme.colours import is_on_paper
 from app.theme.text import SPACE, bytes_text, count, percent_text
 from engine.core.devices import MAPPED
+from engine.core.memory_pool import MemoryPool, memory_pool
 from engine.core.plan import MemoryKind
 from engine.core.repack import CPU_REPACK
-from engine.trace.records import MEMBER_LANE
+from engine.trace.records import MEMBER_LANE, placed_lanes
 
 if TYPE_CHECKING:
     from engine.core.plan import MemoryLedger, MemoryRow
@@ -137,6 +138,8 @@ class MemoryFacts:
 
     devices: tuple[DeviceMemory, ...]
     held_twice: str = ""
+    together: str = ""
+    """What does not fit although each device alone has room; empty if nothing."""
 
     @property
     def is_difference(self) -> bool:
@@ -146,7 +149,8 @@ class MemoryFacts:
     @property
     def problem(self) -> str:
         """What does not fit, in words; empty if all fits."""
-        return " ".join(_problem(device) for device in self.devices if device.over)
+        problems = [_problem(device) for device in self.devices if device.over]
+        return " ".join(filter(None, (*problems, self.together)))
 
 
 def memory_facts(plans: PlanSetTable, was: PlanSetTable | None = None) -> MemoryFacts:
@@ -156,7 +160,9 @@ def memory_facts(plans: PlanSetTable, was: PlanSetTable | None = None) -> Memory
         _device(i, row, plans.memory, None if was is None else was.memory)
         for i, row in enumerate(table.devices)
     )
-    return MemoryFacts((*devices, *_members(plans, was)), held_twice(table))
+    pool = memory_pool(plans.memory, table.devices)
+    together = _pool_problem(pool) if pool.is_over else ""
+    return MemoryFacts((*devices, *_members(plans, was)), held_twice(table), together)
 
 
 def held_twice(table: PlanTable) -> str:
@@ -206,10 +212,10 @@ def _members(plans: PlanSetTable, was: PlanSetTable | None) -> list[DeviceMemory
     """The devices that META devices join, with what each holds of weights and caches."""
     held = {share.device: share for share in plans.memory.shares}
     before = {} if was is None else {share.device: share for share in was.memory.shares}
-    members = [member for row in plans.prompt.devices for member in row.members]
+    lanes = [placed for placed in placed_lanes(plans.prompt.devices) if placed.lane >= MEMBER_LANE]
     return [
         DeviceMemory(
-            lane=MEMBER_LANE + i,
+            lane=lane,
             name=member.name,
             free=member.memory_free,
             now=_held_bytes(share),
@@ -218,7 +224,7 @@ def _members(plans: PlanSetTable, was: PlanSetTable | None) -> list[DeviceMemory
             on_paper=is_on_paper(member),
             share=Share(share.asked, share.achieved, share.whole_bytes),
         )
-        for i, member in enumerate(members)
+        for lane, member, _ in lanes
         if (share := held.get(member.name)) is not None
     ]
 
@@ -253,6 +259,15 @@ def _by_part(ledger: MemoryLedger, device: str) -> dict[Part, int]:
         if row.device == device:
             totals[part_of(row)] += row.n_bytes
     return {part: n_bytes for part, n_bytes in totals.items() if n_bytes}
+
+
+def _pool_problem(pool: MemoryPool) -> str:
+    need, has = round(pool.needed_bytes / MIB), round(pool.free_bytes / MIB)
+    return (
+        f"Does not fit: {', '.join(pool.devices)} work in the same memory, need "
+        f"{count(need)}{SPACE}MiB together and have {count(has)}, over by "
+        f"{count(need - has)}{SPACE}MiB."
+    )
 
 
 def _problem(device: DeviceMemory) -> str:

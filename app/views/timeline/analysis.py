@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.trace.chains import Chains
+from engine.trace.chains import Chains, last_steps
 from engine.trace.critical import PathPiece, critical_path
 from engine.trace.idle import Idle, IdleCause, LaneUse, idle_times, lane_uses
 from engine.trace.lanes import Overlap, overlap
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from engine.trace.records import Spans
 
     Ints = npt.NDArray[np.int64]
-
-
-MAX_SPANS = 100_000
-"""Of a longer run the last steps are analysed: more would keep the window from its work."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +75,7 @@ class Path:
 
 def analyse(spans: Spans, plans: Mapping[int, PlanTable]) -> Analysis:
     """All of it, from the spans of a run and the plans that it met."""
-    spans = last_steps(spans[spans["kind"] != SpanKind.NODE], MAX_SPANS)
+    spans = last_steps(spans[spans["kind"] != SpanKind.NODE])
     found = Chains(spans, plans)
     idle = idle_times(found)
     return Analysis(
@@ -91,15 +87,6 @@ def analyse(spans: Spans, plans: Mapping[int, PlanTable]) -> Analysis:
         links=links(spans),
         overlap=overlap(spans),
     )
-
-
-def last_steps(spans: Spans, most: int) -> Spans:
-    """The spans of as many of the last steps as have at most `most` spans together."""
-    if len(spans) <= most:
-        return spans
-    first = int(np.sort(spans["step"])[-most])
-    kept: Spans = spans[spans["step"] > first]
-    return kept
 
 
 def path_of(analysis: Analysis, step: int) -> Path:

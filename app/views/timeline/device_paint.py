@@ -106,7 +106,8 @@ def paint_path_lane(painter: QPainter, scene: Scene, lane: PlacedLane, width: fl
     groups: dict[tuple[bool, int], list[int]] = {}
     for i, piece in enumerate(scene.path.pieces):
         is_copy = piece.thing.kind in (SpanKind.COPY, SpanKind.EXCHANGE)
-        is_compute = piece.thing.kind in (SpanKind.SPLIT, SpanKind.SHARD)
+        is_work = piece.thing.kind in (SpanKind.SPLIT, SpanKind.SHARD)
+        is_compute = is_work and not piece.thing.is_launching
         groups.setdefault((is_copy, piece.thing.lane if is_compute else -1), []).append(i)
     for (is_copy, device), mine in groups.items():
         fill, edge = _path_colours(scene, device, is_copy=is_copy)

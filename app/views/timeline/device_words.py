@@ -68,6 +68,8 @@ def thing_words(thing: Thing | None, plan_of: PlanOf, name_of: NameOf) -> str:
         what = f"copy {thing.item_id}" if plan is None else plan.copy_name(thing.item_id)
         return f"{what}, copied into {where}"
     name = "" if plan is None else f", {plan.split_name(thing.item_id)}"
+    if thing.is_launching:
+        return f"the host launches pieces of split {thing.item_id}{name}"
     if thing.kind is SpanKind.EXCHANGE:
         return f"what split {thing.item_id} hands over to {where}{name}"
     share = "the share of " if thing.kind is SpanKind.SHARD else ""
@@ -110,7 +112,7 @@ def link_tip(link: Link, name_of: NameOf) -> str:
     """A link in lines: how much, how fast, how long a copy takes."""
     return (
         f"{name_of(link.source_lane)} to {name_of(link.target_lane)}\n"
-        f"{bytes_text(link.n_bytes)} in {count(link.n_copies)} pieces, {rate_words(link)}\n"
+        f"{bytes_text(link.n_bytes)} in {count(link.n_transfers)} pieces, {rate_words(link)}\n"
         f"a piece takes {duration_text(link.p50_ns)} in the middle, "
         f"{duration_text(link.p95_ns)} at p95"
     )
@@ -142,14 +144,15 @@ def pipeline_words(together: Together) -> str:
     """Whether prompt graphs were under way at once, and if not, why."""
     if together.n_copies > 1:
         return f", pipeline of {count(together.n_copies)} graphs"
-    return f", no pipeline: {together.pipeline_off}" if together.pipeline_off else ""
+    return f", no pipeline: {together.pipeline_obstacle}" if together.pipeline_obstacle else ""
 
 
 def path_words(pieces: Sequence[PathPiece]) -> str:
     """What bounded a step: "compute 61.0 %, copy 20.0 %, host 19.0 %"."""
     sums: dict[str, int] = defaultdict(int)
     for piece in pieces:
-        sums[_PATH_PARTS.get(piece.thing.kind, "host")] += piece.duration_ns
+        part = "host" if piece.thing.is_launching else _PATH_PARTS.get(piece.thing.kind, "host")
+        sums[part] += piece.duration_ns
     total = sum(sums.values())
     if not total:
         return ""

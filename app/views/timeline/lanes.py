@@ -10,7 +10,7 @@ import numpy as np
 
 from app.views.timeline.store import LaneKey, LaneKind
 from engine.core.devices import DeviceType
-from engine.trace.records import HOST_LANE, MEMBER_LANE
+from engine.trace.records import HOST_LANE, MEMBER_LANE, placed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,14 +93,18 @@ class Shown:
 
 def members_of(devices: Sequence[DeviceRow]) -> tuple[Member, ...]:
     """The devices that backends join, in the order of their lanes."""
-    joined = [(member.name, i) for i, device in enumerate(devices) for member in device.members]
-    return tuple(Member(MEMBER_LANE + k, name, owner) for k, (name, owner) in enumerate(joined))
+    placed = placed_lanes(devices)
+    return tuple(Member(p.lane, p.device.name, p.owner) for p in placed if p.lane >= MEMBER_LANE)
 
 
 def planned_links(plan: PlanTable) -> set[tuple[int, int]]:
-    """(target, source) of every link that a plan copies over."""
+    """(target, source) of every link that a plan copies over: into every member of what joins."""
+    members: dict[int, list[int]] = {}
+    for member in members_of(plan.devices):
+        members.setdefault(member.owner, []).append(member.lane)
     codes = plan.copies["target"].astype(np.int64) * 256 + plan.copies["source"]
-    return {(int(code) // 256, int(code) % 256) for code in np.unique(codes)}
+    pairs = (divmod(code, 256) for code in np.unique(codes).tolist())
+    return {(lane, source) for target, source in pairs for lane in members.get(target, [target])}
 
 
 class _Spec(NamedTuple):

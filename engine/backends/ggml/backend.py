@@ -42,6 +42,7 @@ class GgmlBackend(Backend):
         self._base, self._api = base, base.api
         self._is_async = device.facts.caps.asynchronous
         self._queue = WorkQueue(self._wait)
+        self._guard: GgmlEvent | None = None
         self._stop_word: ctypes.c_int64 | None = None
 
     def graph_compute(self, graph: SplitGraph) -> Event:
@@ -102,7 +103,11 @@ class GgmlBackend(Backend):
     def cpy_tensor_async(
         self, source_backend: Backend, source: Place, target: Place, n_bytes: int
     ) -> Event | None:
-        """Queue a copy between devices of one family that queues copies; else None."""
+        """Queue a copy between devices of one family that queues copies; else None.
+
+        Families copy in the source's stream, which knows nothing of what this one waits for: so the
+        source waits for that too.
+        """
         if not isinstance(source_backend, GgmlBackend) or n_bytes > PIECE_BYTES:
             return None
         devices = (self.device, source_backend.device)
@@ -116,6 +121,8 @@ class GgmlBackend(Backend):
         context = Context(self._base, 2)
         from_at = context.window(origin.handle, origin.start + source.offset, n_bytes)
         to_at = context.window(own.handle, own.start + target.offset, n_bytes)
+        if self._guard is not None:
+            source_backend.event_wait(self._guard)
         self._api.ggml_backend_tensor_copy_async(source_backend.handle, self.handle, from_at, to_at)
         return self._queue.add(context)
 
@@ -135,7 +142,9 @@ class GgmlBackend(Backend):
         """Make later work wait for `event`; one of another family holds the host."""
         if not isinstance(event, GgmlEvent) or not self.device.shares_events_with(event):
             event.synchronize()
+            self._guard = None
         elif event.is_recorded:
+            self._guard = event
             self._api.ggml_backend_event_wait(self.handle, event.handle)
 
     def set_stop_word(self, address: int) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.backend.interface import Backend, Completion, DoneEvent, Event, Place, SplitGraph
 from engine.backend.memory_refusal import Wanted
+from engine.backend.release import release_all
 from engine.backend.transfer import copy_bytes
 from engine.backends.meta.bind import BoundMove, bind
 from engine.backends.meta.buffer import alloc_all
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class MetaBackend(Backend):
-    """Members compute their pieces concurrently; what they exchange holds streams, not the host.
+    """Members compute their stages concurrently; what they exchange holds streams, not the host.
 
     Where members have no events or cannot queue a copy from one another, the host waits for them.
     """
@@ -35,12 +36,18 @@ class MetaBackend(Backend):
         self.device: MetaDevice = device
         self._shards = shards
         self._names = [member.facts.name for member in device.members]
-        self._members = [member.init_backend() for member in device.members]
-        self._arrivals = [member.event_new() for member in device.members]
+        self._members: list[Backend] = []
         self._scratch: list[tuple[Buffer, ...]] = []
+        try:
+            for member in device.members:
+                self._members.append(member.init_backend())
+            self._arrivals = [member.event_new() for member in device.members]
+        except BaseException:
+            self.dispose()
+            raise
 
     def graph_compute(self, graph: SplitGraph) -> Event:
-        """Queue every member's pieces; the event is done when all members are.
+        """Queue every member's stages; the event is done when all members are.
 
         Raises: what members raise, and PlacementError for a node that cannot be shared.
         """
@@ -58,7 +65,7 @@ class MetaBackend(Backend):
         for member, graph in enumerate(graphs):
             if graph is not None:
                 event = self._members[member].graph_compute(graph)
-                queue.add_piece(member, Work(event, self._names[member]))
+                queue.add_stage(member, Work(event, self._names[member]))
 
     def _exchange(self, moves: Sequence[BoundMove], queue: _Queue) -> None:
         """Copy once both ends have come so far: what is overwritten was read before."""
@@ -94,7 +101,7 @@ class MetaBackend(Backend):
         """
         largest = self._scratch[-1][0].size if self._scratch else 0
         if n_bytes > largest:
-            asked = Wanted("what members exchange", max(n_bytes, 2 * largest))
+            asked = Wanted("what members exchange", max(n_bytes, 2 * largest), is_shared=True)
             wanted = [(member, asked) for member in self.device.members]
             self._scratch.append(alloc_all(wanted, BufferUsage.COMPUTE))
         return [Place(buffer, 0) for buffer in self._scratch[-1]]
@@ -126,19 +133,22 @@ class MetaBackend(Backend):
         nodes: Iterable[Tensor],
         on_progress: Callable[[int, int, str], None] | None = None,
     ) -> None:
-        """Prepare every member for these nodes, and for adding and moving what is exchanged."""
+        """Prepare every member for these nodes, and for adding and moving what is exchanged.
+
+        Raises: what members raise; MemoryRefusedError where one has no memory for the exchange.
+        """
         wanted = [*nodes, *_exchange_nodes()]
         for member in self._members:
             member.prepare_for(wanted, on_progress)
+        if self.device.exchange_bytes:
+            self._scratch_places(self.device.exchange_bytes)
 
     def dispose(self) -> None:
         """End the members' streams and give the scratch back."""
-        for member in self._members:
-            member.dispose()
-        for buffers in self._scratch:
-            for buffer in buffers:
-                buffer.release()
+        scratch = [buffer for buffers in self._scratch for buffer in buffers]
         self._scratch.clear()
+        streams = [member.dispose for member in self._members]
+        release_all([*streams, *[buffer.release for buffer in scratch]])
 
 
 class _Queue:
@@ -148,7 +158,7 @@ class _Queue:
         self._works: list[Work] = []
         self._last: dict[tuple[int, int], int] = {}
 
-    def add_piece(self, member: int, work: Work) -> None:
+    def add_stage(self, member: int, work: Work) -> None:
         """A member's stream goes on: what it was handed has come."""
         self._last = {key: i for key, i in self._last.items() if key[1] != member}
         self._add((member, member), work)

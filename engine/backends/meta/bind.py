@@ -13,7 +13,7 @@ from engine.backends.meta.spread import Exchange, spread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from engine.backends.meta.spread import Move, Piece, Spread
+    from engine.backends.meta.spread import Move, Spread, Stage
     from engine.core.shards import Shard
     from engine.core.tensor import Tensor
 
@@ -83,19 +83,18 @@ class _Binder:
             for move in moves
         ]  # fmt: skip
 
-    def _graphs(self, piece: Piece) -> tuple[SplitGraph | None, ...]:
+    def _graphs(self, stage: Stage) -> tuple[SplitGraph | None, ...]:
         return tuple(
             self._split_graph(member, nodes) if nodes else None
-            for member, nodes in enumerate(piece.nodes)
+            for member, nodes in enumerate(stage.nodes)
         )
 
     def _split_graph(self, member: int, nodes: Sequence[Tensor]) -> SplitGraph:
         places: dict[Tensor, Place] = {}
         for node in nodes:
             for tensor in (node, *node.src):
-                owner = tensor if tensor.view_src is None else tensor.view_src
-                if owner not in places:
-                    places[owner] = self._place(member, owner)
+                if tensor.base not in places:
+                    places[tensor.base] = self._place(member, tensor.base)
         return SplitGraph(tuple(nodes), places)
 
     def _place(self, member: int, tensor: Tensor) -> Place:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from engine.backend.alloc import aligned, padded_bytes
+from engine.backend.alloc import padded_bytes, part_bytes
 from engine.backend.interface import (
     Buffer,
     BufferType,
@@ -24,7 +24,8 @@ from engine.backend.interface import (
     Event,
     Place,
 )
-from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.memory_refusal import SHARE_WORDS, Wanted, asking
+from engine.backend.release import release_all
 from engine.backends.meta.events import JointEvent, Work
 from engine.core.devices import BufferTypeFacts, BufferUsage
 from engine.core.shards import MIRRORED, Shard, axis_bytes
@@ -37,12 +38,21 @@ if TYPE_CHECKING:
 
 
 class MirroredBuffer(Buffer):
-    """A buffer of this size on every member, with the same in it between splits."""
+    """A buffer of this size on every member, with the same in it between splits.
+
+    `devices` are the members' names.
+    """
 
     def __init__(
-        self, buft: BufferTypeFacts, parts: Sequence[Buffer], size: int, usage: BufferUsage
+        self,
+        buft: BufferTypeFacts,
+        devices: Sequence[str],
+        parts: Sequence[Buffer],
+        size: int,
+        usage: BufferUsage,
     ) -> None:
         super().__init__(buft, size, usage)
+        self._devices = tuple(devices)
         self._parts = tuple(parts)
 
     def place_on(self, member: int, offset: int) -> Place:
@@ -52,10 +62,10 @@ class MirroredBuffer(Buffer):
     def set_tensor(self, offset: int, data: Bytes) -> Event:
         """Write `data` on every member; blocking. Its times are the members' own."""
         works = []
-        for part in self._parts:
+        for device, part in zip(self._devices, self._parts, strict=True):
             event = part.set_tensor(offset, data)
             event.synchronize()
-            works.append(Work(event, part.buft.name))
+            works.append(Work(event, device))
         return JointEvent(works, range(len(works)))
 
     def get_tensor(self, offset: int, out: Bytes) -> Event:
@@ -69,8 +79,7 @@ class MirroredBuffer(Buffer):
 
     def release(self) -> None:
         """Give the memory of every member back."""
-        for part in self._parts:
-            part.release()
+        release_all(part.release for part in self._parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +165,7 @@ class SharedBuffer(Buffer):
 
     def release(self) -> None:
         """Give the memory of every member back."""
-        for part in self._parts:
-            part.release()
+        release_all(part.release for part in self._parts)
 
     def _index(self, offset: int) -> int:
         return bisect_right(self.offsets, offset) - 1
@@ -199,12 +207,6 @@ def _rows_on(item: Stored, member: int, first: int, data: Bytes) -> Iterator[tup
         done += n_bytes
 
 
-KEPT = {
-    BufferUsage.WEIGHTS: "the weights", BufferUsage.ANY: "the cache", BufferUsage.COMPUTE: "results"
-}  # fmt: skip
-"""What buffers of parts are for, in words."""
-
-
 class MetaBufferType(BufferType):
     """The memory of a joined device. `shards` are those of tensors that are divided."""
 
@@ -223,9 +225,10 @@ class MetaBufferType(BufferType):
 
         Raises: DeviceError when one has no memory for it; then no member keeps any.
         """
-        wanted = Wanted("the results of a batch", size)
+        wanted = Wanted(SHARE_WORDS[usage], size, is_shared=True)
         parts = alloc_all([(member, wanted) for member in self._members], usage)
-        return MirroredBuffer(self.facts, parts, size, usage)
+        devices = [member.facts.name for member in self._members]
+        return MirroredBuffer(self.facts, devices, parts, size, usage)
 
     def alloc_tensors(
         self, tensors: Sequence[Tensor], usage: BufferUsage = BufferUsage.ANY
@@ -234,23 +237,19 @@ class MetaBufferType(BufferType):
 
         Raises: as `alloc_buffer`.
         """
-        shards = [self._shards.get(tensor, MIRRORED) for tensor in tensors]
+        shards = {tensor: self._shards.get(tensor, MIRRORED) for tensor in tensors}
         wanted: list[tuple[Device, Wanted]] = []
-        spots: list[list[tuple[int, int] | None]] = []
+        spots: list[dict[Tensor, tuple[int, int]]] = []
         for i_member, member in enumerate(self._members):
-            sizes = [shard.bytes_on(x, i_member) for x, shard in zip(tensors, shards, strict=True)]
             facts = member.buffer_type().facts
-            packed, totals = _pack(sizes, facts, first=len(wanted))
-            spots.append(packed)
-            for i_part, total in enumerate(totals, start=len(wanted)):
-                inside = [i for i, spot in enumerate(packed) if spot and spot[0] == i_part]
-                names, its_sizes = [tensors[i].name for i in inside], [sizes[i] for i in inside]
-                what = f"its share of {KEPT[usage]}"
-                wanted.append((member, Wanted(what, total, names, its_sizes)))
+            held = {x: part_bytes(facts, x, shard, i_member) for x, shard in shards.items()}
+            packed, asked = _packed({x: n for x, n in held.items() if n}, facts, usage)
+            spots.append({x: (len(wanted) + i, offset) for x, (i, offset) in packed.items()})
+            wanted += [(member, each) for each in asked]
         parts = alloc_all(wanted, usage)
         stored = [
-            Stored(tensor, shard, tuple(_place(parts, packed[i]) for packed in spots))
-            for i, (tensor, shard) in enumerate(zip(tensors, shards, strict=True))
+            Stored(tensor, shard, tuple(_place(parts, its.get(tensor)) for its in spots))
+            for tensor, shard in shards.items()
         ]
         shared = SharedBuffer(self.facts, stored, parts, usage)
         return [Place(shared, offset) for offset in shared.offsets]
@@ -260,23 +259,15 @@ def _place(parts: Sequence[Buffer], spot: tuple[int, int] | None) -> Place | Non
     return None if spot is None else Place(parts[spot[0]], spot[1])
 
 
-def _pack(
-    sizes: Sequence[int], facts: BufferTypeFacts, *, first: int
-) -> tuple[list[tuple[int, int] | None], list[int]]:
-    """(buffer, offset) of each size that is not 0, buffers counted from `first`; their sizes."""
-    spots: list[tuple[int, int] | None] = []
-    totals: list[int] = []
-    for size in sizes:
-        if not size:
-            spots.append(None)
-            continue
-        padded = aligned(size, facts.alignment)
-        limit = facts.max_bytes
-        if not totals or (limit is not None and totals[-1] + padded > limit):
-            totals.append(0)
-        spots.append((first + len(totals) - 1, totals[-1]))
-        totals[-1] += padded
-    return spots, totals
+def _packed(
+    sizes: Mapping[Tensor, int], facts: BufferTypeFacts, usage: BufferUsage
+) -> tuple[dict[Tensor, tuple[int, int]], list[Wanted]]:
+    """(buffer, offset) of a member's part of each tensor, and what each buffer is asked for."""
+    spots, wanted = Wanted(
+        SHARE_WORDS[usage], sum(sizes.values()), [tensor.name for tensor in sizes],
+        list(sizes.values()), is_shared=True,
+    ).packed(facts.max_bytes)  # fmt: skip
+    return dict(zip(sizes, spots, strict=True)), wanted
 
 
 def alloc_all(wanted: Sequence[tuple[Device, Wanted]], usage: BufferUsage) -> tuple[Buffer, ...]:
@@ -290,8 +281,7 @@ def alloc_all(wanted: Sequence[tuple[Device, Wanted]], usage: BufferUsage) -> tu
             with asking(device, asked):
                 parts.append(device.buffer_type().alloc_buffer(asked.n_bytes, usage))
     except BaseException:
-        for part in parts:
-            part.release()
+        release_all(part.release for part in parts)
         raise
     return tuple(parts)
 

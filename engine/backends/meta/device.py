@@ -18,13 +18,19 @@ if TYPE_CHECKING:
 
 
 def join_devices(
-    facts: DeviceFacts, members: Sequence[Device], shards: Mapping[Tensor, Shard]
+    facts: DeviceFacts,
+    members: Sequence[Device],
+    shards: Mapping[Tensor, Shard],
+    *,
+    exchange_bytes: int = 0,
 ) -> MetaDevice:
     """The device with these facts that `members` make.
 
     `shards` are those of the weights and caches that are divided, in the graphs it is to compute.
+    `exchange_bytes` of each member's memory are for exchanges from the start; more is got when it
+    is needed.
     """
-    return MetaReg(facts, members, shards).device
+    return MetaReg(facts, members, shards, exchange_bytes).device
 
 
 class MetaDevice(Device):
@@ -36,9 +42,11 @@ class MetaDevice(Device):
         facts: DeviceFacts,
         members: Sequence[Device],
         shards: Mapping[Tensor, Shard],
+        exchange_bytes: int,
     ) -> None:
         self.reg = reg
         self.members = tuple(members)
+        self.exchange_bytes = exchange_bytes
         self._facts = facts
         self._shards = shards
         self._buffer_type = MetaBufferType(facts.buft, members, shards)
@@ -70,9 +78,13 @@ class MetaReg(BackendReg):
     name = "Meta"
 
     def __init__(
-        self, facts: DeviceFacts, members: Sequence[Device], shards: Mapping[Tensor, Shard]
+        self,
+        facts: DeviceFacts,
+        members: Sequence[Device],
+        shards: Mapping[Tensor, Shard],
+        exchange_bytes: int,
     ) -> None:
-        self.device = MetaDevice(self, facts, members, shards)
+        self.device = MetaDevice(self, facts, members, shards, exchange_bytes)
 
     def devices(self) -> tuple[Device, ...]:
         """The joined device."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Work(NamedTuple):
-    """Something a member does for a split: a piece, or with a `source` what it is handed."""
+    """What a member does: a stage of a split, with a `source` what it is handed there; a copy."""
 
     event: Event
     device: str
@@ -39,7 +39,7 @@ class JointEvent(Event):
             self._works[i_work].event.synchronize()
 
     def on_complete(self, fn: Callable[[Completion], None]) -> None:
-        """Call `fn` once every member is done, with the time of each piece and exchange."""
+        """Call `fn` once every member is done, with the time of each stage and exchange."""
         _Waiting(self._works, self._last, fn).begin()
 
 

@@ -48,13 +48,13 @@ class Exchange(NamedTuple):
     moves: tuple[Move, ...]
 
 
-class Piece(NamedTuple):
+class Stage(NamedTuple):
     """Nodes that each member computes by itself."""
 
     nodes: tuple[tuple[Tensor, ...], ...]
 
 
-Step = Exchange | Piece
+Step = Exchange | Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +100,13 @@ class _Spreader:
     """How results of the split are shared; one that is not there is whole on every member."""
     parts: dict[Tensor, list[Tensor | None]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    piece: list[list[Tensor]] = field(default_factory=list)
+    stage: list[list[Tensor]] = field(default_factory=list)
     home_of: dict[Tensor, Tensor] = field(default_factory=dict)
     scratch: dict[Tensor, int] = field(default_factory=dict)
     scratch_bytes: int = 0
 
     def run(self) -> Spread:
-        self.piece = [[] for _ in range(self.n_members)]
+        self.stage = [[] for _ in range(self.n_members)]
         wanted_whole = self._wanted_whole()
         for node in self.nodes:
             if node.op in EMPTY_OPS or node.n_elems == 0:
@@ -114,16 +114,16 @@ class _Spreader:
             self._add(node)
             if node in wanted_whole and not self._state(node).is_mirrored:
                 self._gather(node)
-        self._end_piece()
+        self._end_stage()
         return Spread(tuple(self.steps), self.home_of, self.scratch, self.scratch_bytes)
 
     def _wanted_whole(self) -> set[Tensor]:
         """Results that are read outside, or by nobody here, which comes to the same."""
-        read = {_owner(source) for node in self.nodes for source in node.src}
+        read = {source.base for node in self.nodes for source in node.src}
         return {
-            _owner(node)
+            node.base
             for node in self.nodes
-            if node in self.outside or node.flags & Flag.OUTPUT or _owner(node) not in read
+            if node in self.outside or node.flags & Flag.OUTPUT or node.base not in read
         } - set(self.shards)
 
     # How tensors are shared.
@@ -132,7 +132,7 @@ class _Spreader:
         return self.shards.get(base) or self.states.get(base, MIRRORED)
 
     def _source_state(self, source: Tensor) -> Shard | None:
-        base = _owner(source)
+        base = source.base
         state = self._state(base)
         return state if base is source else view_shard(base, state, source)
 
@@ -141,14 +141,14 @@ class _Spreader:
         decision = self._decision(node)
         if decision is None:
             for source in node.src:
-                self._make_whole(_owner(source))
+                self._make_whole(source.base)
             decision = self._decision(node)
         if decision is None:
             raise self._refusal(node)
         if decision.adds_up:
             self._add_up(node, decision)
         elif decision.out.is_mirrored:
-            for nodes in self.piece:
+            for nodes in self.stage:
                 nodes.append(node)
         else:
             self._share(node, decision)
@@ -166,8 +166,8 @@ class _Spreader:
             return False
         return any(
             not need.is_mirrored
-            and self._state(_owner(source)).is_mirrored
-            and self.are_one(node, _owner(source))
+            and self._state(source.base).is_mirrored
+            and self.are_one(node, source.base)
             for source, need in zip(node.src, decision.needs, strict=True)
         )
 
@@ -177,7 +177,7 @@ class _Spreader:
             self._gather(base)
 
     def _refusal(self, node: Tensor) -> PlacementError:
-        divided = next(base for source in node.src if (base := _owner(source)) in self.shards)
+        divided = next(base for source in node.src if (base := source.base) in self.shards)
         return PlacementError(
             f"-sm tensor cannot share {node.op.value} {node.name} of this model.",
             f"It reads all of {divided.name}, of shape {list(divided.ne)}, of which each device "
@@ -192,7 +192,7 @@ class _Spreader:
         own = [self._own_node(node, decision, decision.out, member) for member in members]
         for member, part in enumerate(own):
             if part is not None:
-                self.piece[member].append(part)
+                self.stage[member].append(part)
         if node.view_src is None:
             self.states[node], self.parts[node] = decision.out, own
 
@@ -226,7 +226,7 @@ class _Spreader:
 
     def _part(self, tensor: Tensor, need: Shard, member: int) -> Tensor:
         """What a member has of a source, which is the whole of it or the part that is needed."""
-        base = _owner(tensor)
+        base = tensor.base
         state = self._state(base)
         if state.is_mirrored:
             part = slice_of(tensor, need, member)
@@ -262,8 +262,8 @@ class _Spreader:
         own = {member: self._own_node(node, decision, MIRRORED, member) for member in adders}
         for member, part in own.items():
             assert part is not None, node
-            self.piece[member].append(part)
-        self._end_piece()
+            self.stage[member].append(part)
+        self._end_stage()
         if len(adders) == 1:
             self._hand_round(node, adders[0])
             return
@@ -295,7 +295,7 @@ class _Spreader:
                 self.scratch[added] = self.scratch[terms[0]]
             else:
                 self.home_of[added] = node
-            self.piece[member].append(added)
+            self.stage[member].append(added)
             total = added
 
     def _hand_round(self, node: Tensor, owner: int) -> None:
@@ -312,7 +312,7 @@ class _Spreader:
         shard = self.states.pop(base)
         assert base.type in COPIED_TYPES, base
         if shard.owner is not None:
-            self._end_piece()
+            self._end_stage()
             self._hand_round(base, shard.owner)
             return
         parts = self.parts.pop(base)
@@ -320,8 +320,8 @@ class _Spreader:
         regions = self._regions([part for _, part in held], None)
         for (member, part), region in zip(held, regions, strict=True):
             # Where a part lies another one is going to be.
-            self.piece[member].append(_copy(part, region))
-        self._end_piece()
+            self.stage[member].append(_copy(part, region))
+        self._end_stage()
         self.steps.append(
             Exchange(
                 tuple(
@@ -332,7 +332,7 @@ class _Spreader:
                 )
             )
         )
-        for nodes in self.piece:
+        for nodes in self.stage:
             for (source, _), region in zip(held, regions, strict=True):
                 window = slice_of(base, shard, source)
                 assert window is not None, base
@@ -351,10 +351,10 @@ class _Spreader:
         self.scratch_bytes = max(self.scratch_bytes, offset)
         return regions
 
-    def _end_piece(self) -> None:
-        if any(self.piece):
-            self.steps.append(Piece(tuple(tuple(nodes) for nodes in self.piece)))
-            self.piece = [[] for _ in range(self.n_members)]
+    def _end_stage(self) -> None:
+        if any(self.stage):
+            self.steps.append(Stage(tuple(tuple(nodes) for nodes in self.stage)))
+            self.stage = [[] for _ in range(self.n_members)]
 
 
 def _copy(source: Tensor, target: Tensor) -> Tensor:
@@ -364,8 +364,3 @@ def _copy(source: Tensor, target: Tensor) -> Tensor:
         view_src=target.view_src or target, view_offs=target.view_offs, name=source.name,
         flags=Flag.COMPUTE,
     )  # fmt: skip
-
-
-def _owner(tensor: Tensor) -> Tensor:
-    """The tensor whose bytes these are."""
-    return tensor if tensor.view_src is None else tensor.view_src

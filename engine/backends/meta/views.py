@@ -71,7 +71,6 @@ def slice_of(tensor: Tensor, shard: Shard, member: int) -> Tensor | None:
         return None
     if shard.owner is not None:
         return tensor
-    base = tensor if tensor.view_src is None else tensor.view_src
     start = shard.start(member)
     if shard.axis == 0:
         offset = start // tensor.type.block_elems * tensor.nb[0]
@@ -83,7 +82,7 @@ def slice_of(tensor: Tensor, shard: Shard, member: int) -> Tensor | None:
         nb=tensor.nb,
         op=Op.VIEW,
         src=(tensor,),
-        view_src=base,
+        view_src=tensor.base,
         view_offs=tensor.view_offs + offset,
         name=tensor.name,
     )

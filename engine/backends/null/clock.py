@@ -38,24 +38,27 @@ class Stream:
 
 @dataclass(slots=True)
 class Link:
-    """The way from one memory to another: one transfer at a time, each as soon as there is room.
+    """The way into a device's memory or out of it: one transfer at a time, whatever the other end.
 
-    What waits for its stream does not hold up what others send meanwhile.
+    A transfer begins as soon as there is room: what waits for its stream does not hold up what
+    others send meanwhile.
     """
 
     _taken: list[Interval] = field(default_factory=list)
     """By start, without overlaps."""
 
-    def take(self, duration_ns: int, *, after_ns: int) -> Interval:
-        """The first time from `after_ns` on in which the link is free for long enough."""
+    def free_ns(self, duration_ns: int, *, after_ns: int) -> int:
+        """When it is free for long enough for the first time from `after_ns` on."""
         start_ns = after_ns
         for other in self._taken:
             if other.start_ns - start_ns >= duration_ns:
                 break
             start_ns = max(start_ns, other.end_ns)
-        mine = Interval(start_ns, start_ns + duration_ns)
+        return start_ns
+
+    def take(self, mine: Interval) -> None:
+        """Have it for a time in which it is free."""
         bisect.insort(self._taken, mine)
-        return mine
 
     def forget(self, before_ns: int) -> None:
         """Leave out what is over: nothing begins before the host's own time."""
@@ -82,28 +85,45 @@ class VirtualClock:
         """Let the host block until then."""
         self.now_ns = max(self.now_ns, until_ns)
 
-    def link(self, source: str, target: str) -> Link:
-        """The way from one device to another, by their names; HOST is the host."""
-        return self._links.setdefault((source, target), Link())
+    def way(self, source: str, target: str) -> tuple[Link, ...]:
+        """The links that a transfer takes from one device to another, by their names.
+
+        HOST is the host, whose memory serves any number of devices at once.
+        """
+        ends = ((source, "out"), (target, "in"))
+        return tuple(self._links.setdefault(end, Link()) for end in ends if end[0] != HOST)
 
     def work(
         self,
         duration_ns: int,
         *,
         stream: Stream | None = None,
-        link: Link | None = None,
+        way: tuple[Link, ...] = (),
         after_ns: int = 0,
     ) -> Interval:
         """When work takes place that the host asks for now.
 
-        `stream` (optional) has it in its turn, `link` (optional) for itself; `after_ns` (optional)
-        is the end of what else it waits for.
+        `stream` (optional) has it in its turn, the links of `way` (optional) all at once for
+        itself; `after_ns` (optional) is the end of what else it waits for.
         """
-        ready_ns = max(self.now_ns, after_ns, 0 if stream is None else stream.free_ns)
-        done = Interval(ready_ns, ready_ns + duration_ns)
-        if link is not None:
+        start_ns = max(self.now_ns, after_ns, 0 if stream is None else stream.free_ns)
+        for link in way:
             link.forget(self.now_ns)
-            done = link.take(duration_ns, after_ns=ready_ns)
+        start_ns = _free_together(way, duration_ns, start_ns)
+        done = Interval(start_ns, start_ns + duration_ns)
+        for link in way:
+            link.take(done)
         if stream is not None:
             stream.wait(done.end_ns)
         return done
+
+
+def _free_together(way: tuple[Link, ...], duration_ns: int, after_ns: int) -> int:
+    """When all links are free for long enough for the first time from `after_ns` on."""
+    while True:
+        start_ns = after_ns
+        for link in way:
+            start_ns = link.free_ns(duration_ns, after_ns=start_ns)
+        if start_ns == after_ns:
+            return start_ns
+        after_ns = start_ns

@@ -1,8 +1,9 @@
 """How fast a device on paper is, and what operations and copies cost there: a simple model.
 
 An operation takes its launch and the longer of two times: that of the bytes it touches and that of
-its arithmetic. What is not modelled: caches, kernels that suit a shape badly, contention for
-memory.
+its arithmetic. A copy takes the slower of its ends; each device has one transfer at a time into its
+memory and one out of it. What is not modelled: caches, kernels that suit a shape badly, contention
+for memory, and the host's, which serves any number of devices at once.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class DeviceSpeed:
     `link_gbps` and `link_latency_ns` are of the way between its memory and any other.
     """
 
-    gbps: int
-    gflops: int
+    gbps: float
+    gflops: float
     launch_ns: int
-    link_gbps: int
+    link_gbps: float
     link_latency_ns: int
 
 

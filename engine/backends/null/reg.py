@@ -120,11 +120,11 @@ class NullBuffer(Buffer):
     def _move(self, source: str, target: str, n_bytes: int) -> Event:
         if self.buft.is_host:
             return self._block(host_cost_ns(n_bytes))
-        link = self._clock.link(source, target)
-        return self._block(link_cost_ns(n_bytes, self._speed), link)
+        way = self._clock.way(source, target)
+        return self._block(link_cost_ns(n_bytes, self._speed), way)
 
-    def _block(self, cost_ns: int, link: Link | None = None) -> Event:
-        done = self._clock.work(cost_ns, link=link)
+    def _block(self, cost_ns: int, way: tuple[Link, ...] = ()) -> Event:
+        done = self._clock.work(cost_ns, way=way)
         self._clock.wait(done.end_ns)
         return PaperEvent(self._clock, done)
 
@@ -241,23 +241,23 @@ class NullBackend(Backend):
 
     def _transfer(self, source: str, target: str, n_bytes: int) -> Event:
         """Between host and device, in the stream's turn."""
-        link = self._clock.link(source, target)
-        return self._queue(link_cost_ns(n_bytes, self.device.speed), link)
+        way = self._clock.way(source, target)
+        return self._queue(link_cost_ns(n_bytes, self.device.speed), way)
 
     def _fetch(self, source: NullBackend, n_bytes: int) -> Event:
         names = source.device.facts.name, self.device.facts.name
         done = self._clock.work(
             link_cost_ns(n_bytes, source.device.speed, self.device.speed),
             stream=source.stream,
-            link=self._clock.link(*names),
+            way=self._clock.way(*names),
             after_ns=self._guarded_ns,
         )
         self.stream.wait(done.end_ns)
         self._clock.call()
         return PaperEvent(self._clock, done)
 
-    def _queue(self, cost_ns: int, link: Link | None = None) -> Event:
-        done = self._clock.work(cost_ns, stream=self.stream, link=link)
+    def _queue(self, cost_ns: int, way: tuple[Link, ...] = ()) -> Event:
+        done = self._clock.work(cost_ns, stream=self.stream, way=way)
         if self.device.facts.caps.asynchronous:
             self._clock.call()
         else:

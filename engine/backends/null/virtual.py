@@ -7,11 +7,12 @@ from N on. `features` are those of a CPU, such as AVX2+FMA; `none` is none. `spl
 has split memory (-sm row).
 
 Three more say how fast it is, for predictions: `gbps` its memory and `link` the way to any other
-memory, both GB/s, `gflops` its arithmetic.
+memory, both GB/s, `gflops` its arithmetic; they may be decimals, as in `link=0.125`.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,8 +34,16 @@ _TYPES = {"gpu": DeviceType.GPU, "igpu": DeviceType.IGPU, "accel": DeviceType.AC
 _TYPES["cpu"] = DeviceType.CPU
 _DEFAULT_PRESET = {DeviceType.CPU: "cpu", DeviceType.ACCEL: "blas"}
 _WORDS = ("buft", "hostbuft", "ops", "noops", "features")
-_SPEEDS = {"gbps": "gbps", "gflops": "gflops", "link": "link_gbps"}
-"""Keys of speeds, and the fields they fill."""
+_SPEEDS = {
+    "gbps": ("gbps", "GB/s"),
+    "gflops": ("gflops", "GFLOP/s"),
+    "link": ("link_gbps", "GB/s"),
+}
+"""Keys of speeds, the fields they fill, and their units."""
+LEAST_SPEED = 0.001
+"""Anything slower is a typing mistake."""
+_DECIMAL = re.compile(r"(?=.{1,13}$)[0-9]+(\.[0-9]+)?")
+"""A number as people write it, of `MAX_DIGITS` characters at most."""
 _NUMBER = f"whole number of at most {MAX_DIGITS} digits"
 _EXAMPLE = "For example GPU0:gpu:8192:preset=cuda"
 
@@ -45,11 +54,6 @@ class PaperDevice:
 
     facts: DeviceFacts
     speed: DeviceSpeed
-
-
-def parse_virtual(text: str) -> DeviceFacts:
-    """The facts that `text` describes; PlacementError says which part is wrong."""
-    return parse_paper(text).facts
 
 
 def parse_paper(text: str) -> PaperDevice:
@@ -81,12 +85,15 @@ def _parts(text: str) -> tuple[str, DeviceType, int, dict[str, str]]:
             raise _wrong(
                 text, f"It has {item}; allowed is key=value with a key of {', '.join(KEYS)}."
             )
+        if key in keys:
+            raise _wrong(text, f"It has the key {key} twice: {keys[key]} and {value}.")
         keys[key] = value
     return head[0], _TYPES[head[1].lower()], int(head[2]) * MIB, keys
 
 
 def _with_keys(facts: DeviceFacts, keys: dict[str, str], text: str) -> DeviceFacts:
-    numbers = {key: _number(value, key, text) for key, value in keys.items() if key not in _WORDS}
+    counts = [key for key in keys if key not in (*_WORDS, *_SPEEDS)]
+    numbers = {key: _number(keys[key], key, text) for key in counts}
     buft = facts.buft
     if "buft" in keys:
         buft = replace(buft, name=keys["buft"])
@@ -143,11 +150,23 @@ def _with_caps(facts: DeviceFacts, keys: dict[str, str], numbers: dict[str, int]
 
 
 def _with_speeds(speed: DeviceSpeed, keys: dict[str, str], text: str) -> DeviceSpeed:
-    given = {key: _number(keys[key], key, text) for key in _SPEEDS if key in keys}
-    for key, value in given.items():
-        if value == 0:
-            raise _wrong(text, f"The key {key} is 0; it must be above 0.")
-    return replace(speed, **{_SPEEDS[key]: value for key, value in given.items()})
+    given: dict[str, Any] = {
+        field: _speed(keys[key], key, unit, text)
+        for key, (field, unit) in _SPEEDS.items()
+        if key in keys
+    }
+    return replace(speed, **given)
+
+
+def _speed(value: str, key: str, unit: str, text: str) -> float:
+    is_speed = _DECIMAL.fullmatch(value) and float(value) >= LEAST_SPEED
+    if not is_speed:
+        raise _wrong(
+            text,
+            f"The key {key} is {value}; it must be a number of {unit} from {LEAST_SPEED} on, of at "
+            f"most {MAX_DIGITS} digits.",
+        )
+    return float(value)
 
 
 def _number(value: str, key: str, text: str) -> int:

@@ -20,12 +20,13 @@ from engine.backend.interface import (
     Place,
     SplitGraph,
 )
+from engine.backend.release import release_all
 from engine.backends.opencl.binding import bind_all, bind_no_steps
 from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.errors import driver_errors
 from engine.backends.opencl.events import PROFILING, CommandEvent, StreamEvent
 from engine.backends.opencl.launches import CompiledSplit
-from engine.backends.opencl.row_plan import RowPlan, rows_behind
+from engine.backends.opencl.row_plan import RowPlan, reserve_for_mates, rows_behind
 from engine.backends.opencl.row_split import RowMate, RowSplit, shard_times
 from engine.backends.opencl.scratch import Scratch
 from engine.backends.opencl.split import encode_split
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from engine.backends.opencl.arguments import KernelCall
     from engine.backends.opencl.device import OpenClDevice
-    from engine.backends.opencl.row_split import Shard
+    from engine.backends.opencl.row_split import TimedCommands
     from engine.core.tensor import Tensor
 
 
@@ -65,11 +66,11 @@ class OpenClBackend(Backend):
             return DoneEvent(Completion(now_ns, now_ns))
         with driver_errors(self.name, f"compute split {graph.uid}"):
             if isinstance(split, RowSplit):
-                commands, shards = split.enqueue(self._queue)
+                commands, timed = split.enqueue(self._queue)
             else:
-                commands, shards = split.enqueue(self._queue), []
+                commands, timed = split.enqueue(self._queue), []
             self._queue.flush()
-        return self.track(commands[0], commands[-1], shards)
+        return self.track(commands[0], commands[-1], timed)
 
     def synchronize(self) -> None:
         """Block until the queue is empty; every completion has been told when this returns."""
@@ -173,10 +174,15 @@ class OpenClBackend(Backend):
         nodes: Iterable[Tensor],
         on_progress: Callable[[int, int, str], None] | None = None,
     ) -> None:
-        """Build and run what `nodes` need; the kernels of other types are built when first used."""
+        """Build and run what `nodes` need; the kernels of other types are built when first used.
+
+        Devices that compute rows of their products get memory for that.
+        """
         from engine.backends.opencl.warmup import warm_up
 
-        warm_up(self, on_progress, nodes=nodes)
+        wanted = list(nodes)
+        warm_up(self, on_progress, nodes=wanted)
+        reserve_for_mates(self.device, wanted, self._mate)
 
     def try_steps(self, calls: Sequence[KernelCall]) -> None:
         """Build and run the program that has the kernels of these calls as steps; computes none."""
@@ -191,10 +197,13 @@ class OpenClBackend(Backend):
         # A device that refuses even this has nothing left to wait for, and was reported before.
         with contextlib.suppress(DeviceError):
             self.synchronize()
-        for mate in self._mates.values():
-            mate.dispose()
-        self._scratch.release()
-        self.device.events.callbacks.wait_until_paid()
+        release_all(
+            [
+                *[mate.dispose for mate in self._mates.values()],
+                self._scratch.release,
+                self.device.events.callbacks.wait_until_paid,
+            ]
+        )
 
     def _compile(self, graph: SplitGraph) -> CompiledSplit | RowSplit:
         with driver_errors(self.name, "prepare its kernels"):
@@ -214,11 +223,14 @@ class OpenClBackend(Backend):
             self._mates[device] = RowMate(device)
         return self._mates[device]
 
-    def track(self, first: cl.Event, last: cl.Event, shards: Sequence[Shard] = ()) -> CommandEvent:
+    def track(
+        self, first: cl.Event, last: cl.Event, timed: Sequence[TimedCommands] = ()
+    ) -> CommandEvent:
         """The commands as an event, kept alive until they are done."""
         while self._unfinished and self._unfinished[0].is_done:
             self._unfinished.popleft().fire()
-        event = CommandEvent(first, last, self.device.events, partial(shard_times, shards))
+        shards = partial(shard_times, timed) if timed else tuple
+        event = CommandEvent(first, last, self.device.events, shards)
         self._unfinished.append(event)
         return event
 

@@ -100,10 +100,12 @@ class OpenClBuffer(Buffer):
 
     def release(self) -> None:
         """Give the memory back to the driver now."""
-        if self._memory is not None:
-            self._memory.release()
-            self._memory = None
-            self._device.note_released(self.held_bytes)
+        memory, self._memory = self._memory, None
+        if memory is None:
+            return
+        self._device.note_released(self.held_bytes)
+        with driver_errors(self._device.name, "give memory back"):
+            memory.release()
 
     def _done(self, command: cl.Event) -> Event:
         return CommandEvent(command, command, self._device.events)

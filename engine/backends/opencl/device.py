@@ -65,6 +65,12 @@ class OpenClDevice(Device):
         self._host_buffer_type = None if pinned is None else PinnedBufferType(self, pinned)
 
     @property
+    def family(self) -> dict[str, OpenClDevice]:
+        """The devices of its family by name, itself among them."""
+        mates = {mate.name: mate for mate in self.reg.devices() if isinstance(mate, OpenClDevice)}
+        return mates | {self.name: self}
+
+    @property
     def can_clone(self) -> bool:
         """Whether kernel objects can be cloned: from OpenCL 2.1 on."""
         return platform_rank(self.handle.version) >= (2, 1)
@@ -175,17 +181,30 @@ def make_devices(
 def _in_parts(
     usable: tuple[FoundDevice, ...], n_parts: int
 ) -> tuple[tuple[FoundDevice, ...], list[Unavailable]]:
-    """The devices, CPUs in parts; one whose driver cannot divide it stays whole, and it is said."""
+    """The devices, CPUs in parts; and those that could not be divided as was asked."""
     found: list[FoundDevice] = []
     refused: list[Unavailable] = []
     for device in usable:
         try:
-            found += parts_of(device, n_parts)
+            parts = parts_of(device, n_parts)
         except cl.Error as error:
             found.append(device)
             reason = f"its driver refused to divide it: {error}"
             refused.append(Unavailable(f"{n_parts} parts of {device.description}", reason))
+            continue
+        found += parts
+        if device.is_cpu and len(parts) < n_parts:
+            refused.append(_fewer_parts(device, n_parts, len(parts)))
     return tuple(found), refused
+
+
+def _fewer_parts(device: FoundDevice, n_parts: int, n_made: int) -> Unavailable:
+    """That a processor has fewer cores than parts were asked for."""
+    return Unavailable(
+        f"{n_parts} parts of {device.description}",
+        f"a part has one core at least, and there are {device.handle.max_compute_units}",
+        f"It is taken as {n_made}.",
+    )
 
 
 def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) -> DeviceFacts:
@@ -215,6 +234,7 @@ def _describe(reg_name: str, name: str, found: FoundDevice, rules: OpenClRules) 
         ),
         host_buft=pinned,
         software=SOFTWARE if found.is_cpu else "",
+        shares_memory=found.shares_memory,
         copies_async=True,
         splits_rows=True,
         memory_source="an estimate: OpenCL tells the total, and we know what we hold of it",

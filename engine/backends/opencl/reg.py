@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 MIN_BATCH_VARIABLE = "GGML_OP_OFFLOAD_MIN_BATCH"
 
+MOST_DIGITS = 9
+"""Digits of the largest number that a variable holds; longer ones are typing mistakes."""
+
 PARTS_VARIABLE = "SPLITSCOPE_OPENCL_PARTS"
 """Takes each CPU device as so many devices, to try several devices on a computer without a GPU."""
 
@@ -44,10 +47,11 @@ class OpenClReg(BackendReg):
 
         found, nothing_there = find_devices()
         usable, left_out = select(found, lambda device: check_apart(device, found.index(device)))
-        self._devices, refused = make_devices(
-            self, usable, offload_min_batch(), n_parts=_number_in(PARTS_VARIABLE, 1)
-        )
-        self._unavailable = nothing_there + left_out + refused
+        n_parts, parts_fault = number_in(PARTS_VARIABLE, 1, low=1)
+        min_batch, batch_fault = number_in(MIN_BATCH_VARIABLE, CUDA_MIN_BATCH)
+        self._devices, refused = make_devices(self, usable, min_batch, n_parts=n_parts)
+        faults = parts_fault + batch_fault
+        self._unavailable = nothing_there + left_out + refused + faults
 
     def devices(self) -> tuple[Device, ...]:
         """The usable devices, newest platform first."""
@@ -75,12 +79,15 @@ def create() -> OpenClReg:
     return reg
 
 
-def offload_min_batch() -> int:
-    """The batch from which operations of the host are wanted; ggml's variable may change it."""
-    return _number_in(MIN_BATCH_VARIABLE, CUDA_MIN_BATCH)
+def number_in(variable: str, default: int, *, low: int = 0) -> tuple[int, tuple[Unavailable, ...]]:
+    """The whole number from `low` on in an environment variable, and what is wrong with it.
 
-
-def _number_in(variable: str, default: int) -> int:
-    """The whole number that an environment variable holds; `default` where it holds none."""
-    text = os.environ.get(variable, "")
-    return int(text) if text.isdecimal() and len(text) < 10 else default
+    `default` where there is none, or none that can be used.
+    """
+    text = os.environ.get(variable, "").strip()
+    is_number = text.isdecimal() and len(text) <= MOST_DIGITS and int(text) >= low
+    if is_number or not text:
+        return int(text or default), ()
+    reason = f"it must be a whole number from {low} to {10**MOST_DIGITS - 1}"
+    hint = f"It is taken as {default}."
+    return default, (Unavailable(f"{variable}={text}", reason, hint),)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.backend.interface import Buffer, BufferType, Completion, DoneEvent, Place
 from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.release import release_all
 from engine.core.devices import BufferUsage
 from engine.core.rows import piece_bytes, rows_of
 from engine.errors import DeviceError
@@ -82,8 +83,7 @@ class RowBuffer(Buffer):
 
     def release(self) -> None:
         """Give the memory of every device back."""
-        for part in self._parts:
-            part.release()
+        release_all(part.release for part in self._parts)
 
     def _each_piece(self, offset: int, data: Bytes, move: Callable[[Place, Bytes], Event]) -> Event:
         start_ns = time.monotonic_ns()
@@ -186,31 +186,20 @@ class _Parts:
 
     def allocate(self, device: OpenClDevice, matrices: list[tuple[Tensor, RowRange]]) -> None:
         """Buffers for a device's rows, in as many as its largest size asks for."""
-        chunk: list[tuple[Tensor, int]] = []
-        chunk_bytes, limit = 0, device.buft_facts.max_bytes
-        for tensor, rows in matrices:
-            n_bytes = piece_bytes(tensor, rows, self._facts)
-            if chunk and limit is not None and chunk_bytes + n_bytes > limit:
-                self._allocate_chunk(device, chunk)
-                chunk, chunk_bytes = [], 0
-            chunk.append((tensor, n_bytes))
-            chunk_bytes += n_bytes
-        self._allocate_chunk(device, chunk)
-
-    def _allocate_chunk(self, device: OpenClDevice, chunk: list[tuple[Tensor, int]]) -> None:
-        names, sizes = [tensor.name for tensor, _ in chunk], [n_bytes for _, n_bytes in chunk]
-        with asking(device, Wanted("its rows of matrices", sum(sizes), names, sizes)):
-            buffer = device.buffer_type().alloc_buffer(sum(sizes), self._usage)
-        self.buffers.append(buffer)
-        offset = 0
-        for tensor, n_bytes in chunk:
-            self.places[tensor, device.name] = Place(buffer, offset)
-            offset += n_bytes
+        names = [tensor.name for tensor, _ in matrices]
+        sizes = [piece_bytes(tensor, rows, self._facts) for tensor, rows in matrices]
+        asked = Wanted("its rows of matrices", sum(sizes), names, sizes, is_shared=True)
+        spots, wanted = asked.packed(device.buft_facts.max_bytes)
+        first = len(self.buffers)
+        for each in wanted:
+            with asking(device, each):
+                self.buffers.append(device.buffer_type().alloc_buffer(each.n_bytes, self._usage))
+        for (tensor, _), (i_buffer, offset) in zip(matrices, spots, strict=True):
+            self.places[tensor, device.name] = Place(self.buffers[first + i_buffer], offset)
 
     def release(self) -> None:
         """Give back what was allocated."""
-        for buffer in self.buffers:
-            buffer.release()
+        release_all(buffer.release for buffer in self.buffers)
 
 
 def _check_platform(main: OpenClDevice, other: OpenClDevice) -> None:

@@ -13,17 +13,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.backend.interface import Place
-from engine.backends.opencl.row_buffer import RowBuffer
+from engine.backends.opencl.row_buffer import RowBuffer, Rows
 from engine.backends.opencl.split import encode_each
+from engine.core.devices import BufferUsage
 from engine.core.ops import EMPTY_OPS, Op
+from engine.core.rows import SPLIT, multiplies_rows, rows_of
 from engine.core.tensor import Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.backends.opencl.arguments import KernelCall, PlaceOf
     from engine.backends.opencl.device import OpenClDevice
-    from engine.backends.opencl.row_buffer import Rows
     from engine.backends.opencl.split import Encoded
     from engine.backends.opencl.tuning import Tuning
     from engine.core.tensor import Shape
@@ -51,11 +52,10 @@ class Mate(Protocol):
 
 
 class Compute(NamedTuple):
-    """Launches on the main device (`mate` None) or a mate; `of_rows`: of a product's rows."""
+    """Launches on the main device (`mate` None) or a mate."""
 
     mate: Mate | None
     calls: tuple[KernelCall, ...]
-    of_rows: bool
 
 
 class Send(NamedTuple):
@@ -123,7 +123,7 @@ class _MateWork:
 
     def forget(self, node: Tensor) -> None:
         """What `node` is written over is not what the mate has."""
-        if self._held is not None and _owner(self._held) is _owner(node):
+        if self._held is not None and self._held.base is node.base:
             self._held = None
 
     def encode(self) -> Iterator[Encoded]:
@@ -162,7 +162,7 @@ class RowPlan:
                 calls += encoded.calls
                 continue
             if calls:
-                yield Compute(None, tuple(calls), of_rows=False)
+                yield Compute(None, tuple(calls))
                 calls = []
             node, rows = product
             others = [held for held in rows if held.device is not self._main]
@@ -171,12 +171,12 @@ class RowPlan:
             for held in others:
                 part = next(mates[held.device])
                 work = self._work[held.device]
-                yield Compute(work.mate, part.calls, of_rows=True)
+                yield Compute(work.mate, part.calls)
                 takes.append(self._take(work.mate, node, held, work.places[part.nodes[0]]))
-            yield Compute(None, encoded.calls, of_rows=True)
+            yield Compute(None, encoded.calls)
             yield from takes
         if calls:
-            yield Compute(None, tuple(calls), of_rows=False)
+            yield Compute(None, tuple(calls))
 
     def _divided(self, node: Tensor, mate_of: Callable[[OpenClDevice], Mate]) -> Tensor:
         """What the main device computes for `node`: the node itself, or its rows of a product."""
@@ -216,6 +216,46 @@ class RowPlan:
         return self._place_of(tensor) if own is None else own
 
 
+def reserve_for_mates(
+    main: OpenClDevice, nodes: Iterable[Tensor], mate_of: Callable[[OpenClDevice], Mate]
+) -> None:
+    """Have mates get memory for the rows of those products among `nodes` that `main` shares out."""
+    own = f"{main.name}{SPLIT}"
+    products = [
+        node
+        for node in nodes
+        if multiplies_rows(node, main.name)
+        and node.src[0].home is not None
+        and node.src[0].home.buft.name == own
+    ]
+    if products:
+        RowPlan(main, products, _RowsOnPaper(main, products).place_of, mate_of)
+
+
+class _RowsOnPaper:
+    """Places of weights in split memory that is not there yet; every other tensor is anywhere."""
+
+    def __init__(self, main: OpenClDevice, products: Sequence[Tensor]) -> None:
+        weights = dict.fromkeys(node.src[0] for node in products)
+        self._anywhere = Place(RowBuffer(main.buft_facts, BufferUsage.ANY, ()), 0)
+        self._devices = main.family
+        self._places = {weight: self._place(weight) for weight in weights}
+
+    def place_of(self, tensor: Tensor) -> Place:
+        """Where a tensor would be."""
+        return self._places.get(tensor, self._anywhere)
+
+    def _place(self, weight: Tensor) -> Place:
+        assert weight.home is not None, weight
+        facts = weight.home.buft
+        assert facts.row_shares is not None, weight
+        rows = [
+            Rows(self._devices[held.device], held.start, held.stop, self._anywhere)
+            for held in rows_of(weight.ne[1], facts.row_shares)
+        ]
+        return RowBuffer(facts, BufferUsage.WEIGHTS, ()).add(weight, tuple(rows))
+
+
 def _rows_of_weight(weight: Tensor, rows: Rows) -> Tensor:
     return Tensor(weight.type, (weight.ne[0], rows.stop - rows.start, 1, 1))
 
@@ -225,8 +265,3 @@ def _part(node: Tensor, src: tuple[Tensor, Tensor], nb: Shape | None = None) -> 
     assert node.is_contiguous, node
     ne = (src[0].ne[1], *node.ne[1:])
     return Tensor(node.type, ne, nb=nb, op=node.op, params=node.params, src=src)
-
-
-def _owner(tensor: Tensor) -> Tensor:
-    """The tensor whose bytes these are."""
-    return tensor if tensor.view_src is None else tensor.view_src

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyopencl as cl
 
 from engine.backend.interface import ShardTime
+from engine.backend.memory_refusal import Wanted, asking
+from engine.backend.release import release_all
 from engine.backends.opencl.binding import bind_all
 from engine.backends.opencl.buffer import OpenClBuffer
 from engine.backends.opencl.events import END, PROFILING, START, command_ns
@@ -17,6 +19,7 @@ from engine.backends.opencl.scratch import Scratch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from contextlib import AbstractContextManager
 
     from engine.backend.interface import Place
     from engine.backends.opencl.device import OpenClDevice
@@ -45,24 +48,30 @@ class RowMate:
 
     def input_place(self, n_bytes: int) -> Place:
         """Room for activations."""
-        return self._inputs.place(n_bytes)
+        with self._asking(n_bytes):
+            return self._inputs.place(n_bytes)
 
     def result_place(self, number: int, n_bytes: int) -> Place:
         """Room for the result of the product with this number among those of one input."""
         while len(self._results) <= number:
             self._results.append(Scratch(self.device.buffer_type()))
-        return self._results[number].place(n_bytes)
+        with self._asking(n_bytes):
+            return self._results[number].place(n_bytes)
+
+    def _asking(self, n_bytes: int) -> AbstractContextManager[None]:
+        asked = Wanted("what it multiplies its rows with, and the results", n_bytes, is_shared=True)
+        return asking(self.device, asked)
 
     def dispose(self) -> None:
         """Finish the queue and give the memory back."""
         # A device that refuses even this has nothing left to wait for, and was reported before.
         with contextlib.suppress(cl.Error):
             self.queue.finish()
-        for scratch in (self._scratch, self._inputs, *self._results):
-            scratch.release()
+        memory = (self._scratch, self._inputs, *self._results)
+        release_all(scratch.release for scratch in memory)
 
 
-class Shard(NamedTuple):
+class TimedCommands(NamedTuple):
     """Commands of which a split's completion tells: on `device`, in the queue of `timed_by`."""
 
     device: OpenClDevice
@@ -82,10 +91,10 @@ class RowSplit:
         self._device = device
         self._steps = tuple((step, _compiled(device, step)) for step in steps)
 
-    def enqueue(self, queue: cl.CommandQueue) -> tuple[list[cl.Event], list[Shard]]:
+    def enqueue(self, queue: cl.CommandQueue) -> tuple[list[cl.Event], list[TimedCommands]]:
         """Queue every step, copies in the main device's `queue`.
 
-        Gives that queue's commands, of which the last ends after everything, and the shards.
+        Gives that queue's commands, of which the last ends after everything, and what is timed.
         """
         return _Run(self._device, queue).enqueue(self._steps)
 
@@ -104,12 +113,14 @@ class _Run:
         self._device = device
         self._queue = queue
         self._commands: list[cl.Event] = []
-        self._shards: list[Shard] = []
+        self._timed: list[TimedCommands] = []
         self._last_of: dict[RowMate, cl.Event] = {}
+        self._i_own = -1
+        """What the main device computes since it last copied, among `_timed`; -1 for nothing."""
 
     def enqueue(
         self, steps: Iterable[tuple[Step, CompiledSplit | None]]
-    ) -> tuple[list[cl.Event], list[Shard]]:
+    ) -> tuple[list[cl.Event], list[TimedCommands]]:
         for step, compiled in steps:
             if isinstance(step, Send):
                 self._send(step)
@@ -118,19 +129,27 @@ class _Run:
             else:
                 assert compiled is not None, step
                 self._compute(step, compiled)
-        return self._commands, self._shards
+        return self._commands, self._timed
 
     def _compute(self, step: Compute, compiled: CompiledSplit) -> None:
         if step.mate is None:
-            device, events = self._device, compiled.enqueue(self._queue)
+            events = compiled.enqueue(self._queue)
             self._commands += events
+            self._note_own(events)
         else:
             mate = _mate(step)
-            device, events = mate.device, compiled.enqueue(mate.queue)
+            events = compiled.enqueue(mate.queue)
             mate.queue.flush()
             self._last_of[mate] = events[-1]
-        if step.of_rows:
-            self._shards.append(Shard(device, device, events[0], events[-1]))
+            self._timed.append(TimedCommands(mate.device, mate.device, events[0], events[-1]))
+
+    def _note_own(self, events: list[cl.Event]) -> None:
+        """What the main device computes between two copies follows without a wait: it is one."""
+        if self._i_own < 0:
+            self._i_own = len(self._timed)
+            self._timed.append(TimedCommands(self._device, self._device, events[0], events[-1]))
+        else:
+            self._timed[self._i_own] = self._timed[self._i_own]._replace(last=events[-1])
 
     def _send(self, step: Send) -> None:
         """Copy activations; what the mate computes next waits for them."""
@@ -167,26 +186,25 @@ class _Run:
         self, command: cl.Event, target: OpenClDevice, source: OpenClDevice, n_bytes: int
     ) -> None:
         self._commands.append(command)
-        shard = Shard(target, self._device, command, command, source.name, n_bytes)
-        self._shards.append(shard)
+        self._i_own = -1
+        timed = TimedCommands(target, self._device, command, command, source.name, n_bytes)
+        self._timed.append(timed)
 
 
-def shard_times(shards: Iterable[Shard]) -> tuple[ShardTime, ...]:
-    """When each shard was computed or copied; all of them must be done.
+def shard_times(timed: Iterable[TimedCommands]) -> tuple[ShardTime, ...]:
+    """When each shard of a split was computed or copied; all of them must be done.
 
     Each clock is read once: what it may drift meanwhile is less than what a reading may be off.
     """
     shifts: dict[OpenClDevice, int] = {}
     times: list[ShardTime] = []
-    for shard in shards:
-        start_ns, end_ns = command_ns(shard.first, START), command_ns(shard.last, END)
-        if shard.timed_by not in shifts:
-            shifts[shard.timed_by] = shard.timed_by.events.clock.to_host(end_ns) - end_ns
-        shift = shifts[shard.timed_by]
+    for run in timed:
+        start_ns, end_ns = command_ns(run.first, START), command_ns(run.last, END)
+        if run.timed_by not in shifts:
+            shifts[run.timed_by] = run.timed_by.events.clock.to_host(end_ns) - end_ns
+        shift = shifts[run.timed_by]
         times.append(
-            ShardTime(
-                shard.device.name, start_ns + shift, end_ns + shift, shard.source, shard.n_bytes
-            )
+            ShardTime(run.device.name, start_ns + shift, end_ns + shift, run.source, run.n_bytes)
         )
     return tuple(times)
 

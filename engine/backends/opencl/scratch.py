@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.backend.interface import Place
+from engine.backend.release import release_all
 
 if TYPE_CHECKING:
     from engine.backend.interface import Buffer, BufferType
@@ -33,5 +34,5 @@ class Scratch:
 
     def release(self) -> None:
         """Give the memory back; nothing that was bound to it may run any more."""
-        while self._buffers:
-            self._buffers.pop().release()
+        buffers, self._buffers = self._buffers, []
+        release_all(buffer.release for buffer in buffers)

@@ -94,7 +94,7 @@ def _unless_written(
     held: tuple[Tensor, Rounding] | None, written: Sequence[Tensor]
 ) -> tuple[Tensor, Rounding] | None:
     """`held`, or None if its activations are among what was written."""
-    if held is not None and any(_owner(node) is _owner(held[0]) for node in written):
+    if held is not None and any(node.base is held[0].base for node in written):
         return None
     return held
 
@@ -127,8 +127,3 @@ def rounding_of(node: Tensor, tuning: Tuning) -> Rounding | None:
 def _rounded(x: Tensor) -> Tensor:
     """The layout of rounded activations: no gaps. Whole numbers take less than a float's room."""
     return Tensor(TensorType.F32, x.ne)
-
-
-def _owner(tensor: Tensor) -> Tensor:
-    """The tensor whose bytes these are."""
-    return tensor if tensor.view_src is None else tensor.view_src

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MAX_BUFFERS = 8
 """Buffers that run_steps takes."""
-MIN_STEPS = 16
+MIN_STEPS = 4
 """Launches in a row that are worth a table, and a program that has all of their kernels."""
 PARTS_PER_UNIT = 16
 """Parts of a step for each unit of the device: the last ones to finish wait for one part."""

@@ -95,7 +95,7 @@ def _tell_nobody(done: int, total: int, label: str) -> None:
 
 def _run(backend: OpenClBackend, nodes: tuple[Tensor, ...], buffer: Buffer) -> None:
     tensors = (t for node in nodes for t in (*node.src, node))
-    owners = dict.fromkeys(t if t.view_src is None else t.view_src for t in tensors)
+    owners = dict.fromkeys(t.base for t in tensors)
     places = {t: Place(buffer, STEP_BYTES * i) for i, t in enumerate(owners)}
     backend.graph_compute(SplitGraph(nodes, places))
     backend.synchronize()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.core.devices import BufferUsage
+from engine.core.devices import MAPPED, BufferUsage
 from engine.core.ops import Op
 from engine.core.placement import UNASSIGNED, Assignment, Cause, CauseKind
 from engine.core.tensor import Flag
 from engine.errors import PlacementError
 
 if TYPE_CHECKING:
-    from engine.core.devices import BufferTypeFacts
+    from engine.core.devices import BufferTypeFacts, DeviceFacts
     from engine.sched.passes.problem import Problem
 
 
@@ -45,6 +45,9 @@ def home_of(problem: Problem, slot: int) -> tuple[int, Cause | None]:
 def _nobody_runs_it_there(problem: Problem, slot: int, buft: BufferTypeFacts) -> PlacementError:
     tensor = problem.graph.tensors[slot]
     if tensor.op is Op.NONE:
+        joined = _joined_with(problem, buft)
+        if joined is not None:
+            return _only_as_a_part(tensor.name, buft, joined)
         names = ", ".join(view.name for view in problem.backends)
         return PlacementError(
             f"No device of the model works in {buft.name} memory.",
@@ -62,6 +65,22 @@ def _nobody_runs_it_there(problem: Problem, slot: int, buft: BufferTypeFacts) ->
         f"kernel for {tensor.op_desc} of type {tensor.type.label}.",
         "Move it with another -ngl, or choose other devices.",
         "\n".join(backends),
+    )
+
+
+def _joined_with(problem: Problem, buft: BufferTypeFacts) -> DeviceFacts | None:
+    """The device that joins the one whose own memory this is."""
+    own = buft.name.removesuffix(MAPPED)
+    joined = (view.device for view in problem.backends)
+    return next((d for d in joined if own in [m.buft.name for m in d.members]), None)
+
+
+def _only_as_a_part(tensor: str, buft: BufferTypeFacts, joined: DeviceFacts) -> PlacementError:
+    return PlacementError(
+        f"No device of the model works in {buft.name} memory.",
+        f"{tensor} is to lie there (-ot). That device is a part of {joined.name} (-sm tensor), "
+        f"which reads memory that its members share, and that of none alone.",
+        "Choose CPU memory (-ot), or -sm layer.",
     )
 
 

@@ -118,8 +118,8 @@ def _link_args(meta: TraceMeta, spans: Spans) -> dict[str, Value]:
 
 def link_words(link: Link) -> str:
     """What was moved over a link."""
-    n_copies = f"{link.n_copies} {'copy' if link.n_copies == 1 else 'copies'}"
-    return f"{n_copies}, {link.n_bytes} bytes, {link.gb_per_s:.3f} GB/s while busy"
+    copies = f"{link.n_transfers} {'copy' if link.n_transfers == 1 else 'copies'}"
+    return f"{copies}, {link.n_bytes} bytes, {link.gb_per_s:.3f} GB/s while busy"
 
 
 def _split(meta: TraceMeta, row: Row) -> Label:

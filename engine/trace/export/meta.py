@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.trace.records import MEMBER_LANE
+from engine.trace.records import placed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,14 +87,7 @@ class TraceMeta:
 
     def known_lanes(self) -> dict[int, LaneMeta]:
         """Every lane that has a name, in display order: members stand behind what joins them."""
-        known: dict[int, LaneMeta] = {}
-        member_lane = MEMBER_LANE
-        for lane, facts in enumerate(self.lanes):
-            known[lane] = facts
-            for member in facts.members:
-                known[member_lane] = member
-                member_lane += 1
-        return known
+        return {placed.lane: placed.device for placed in placed_lanes(self.lanes)}
 
     def split(self, plan_id: int, split_id: int) -> SplitMeta:
         """The split, or one that is named by its number."""

@@ -22,7 +22,6 @@ from app.shell.answer_text import (
 from app.shell.markup import joined, to_plain
 from app.state.app_state import RunInfo
 from app.theme.text import SPACE, THIN
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferTypeFacts, DeviceType
 from engine.core.options import Options
 from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
@@ -34,6 +33,7 @@ from engine.gguf.writer import header_bytes
 from engine.model.planning import make_planner
 from tests.app.models import paper_pipeline, paper_run
 from tests.app.shell.test_words import MODEL, plain
+from tests.engine.paper import parse_virtual
 
 MIB = 2**20
 
@@ -189,6 +189,17 @@ def test_a_stopped_run_says_so_and_speaks_of_no_speed_it_did_not_measure():
 
     assert answer.endswith("Stopped after 1 token.")
     assert "Generation" not in answer
+
+
+def test_a_run_that_was_stopped_in_its_prompt_says_how_much_of_it_was_read():
+    stopped = replace(
+        SUMMARY, stop_reason=StopReason.STOPPED, tokens=(), n_unread=61, decode_step_ns=()
+    )
+
+    answer = words(run_clauses(stopped, None, None))
+
+    assert "(12 of 73 tokens in" in answer
+    assert answer.endswith("Stopped after 12 of 73 tokens of the prompt.")
 
 
 @pytest.mark.parametrize("n_gpu_layers", [0, 31])

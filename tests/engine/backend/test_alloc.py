@@ -12,6 +12,8 @@ from engine.backend.alloc import (
     fits,
     grown,
     needed_chunks,
+    pack,
+    part_bytes,
     place,
     plan_allocation,
 )
@@ -19,6 +21,7 @@ from engine.core import build
 from engine.core.devices import BufferTypeFacts
 from engine.core.ops import INPLACE_OPS, RopeParams
 from engine.core.plan import ELSEWHERE, AllocGraph
+from engine.core.shards import MIRRORED, one_of, shard_along
 from engine.core.tensor import Flag, Tensor
 from engine.core.types import TensorType
 from engine.errors import PlacementError
@@ -464,6 +467,44 @@ def test_taken_blocks_never_overlap_and_the_mark_is_the_highest_end(steps):
 # Whole graphs.
 
 
+@pytest.mark.parametrize(
+    ("sizes", "limit", "offsets", "totals"),
+    [
+        ((), None, (), ()),
+        ([10, 20], None, ((0, 0), (0, 10)), (30,)),
+        ([10, 20, 5], 30, ((0, 0), (0, 10), (1, 0)), (30, 5)),
+        ([50, 10], 30, ((0, 0), (1, 0)), (50, 10)),
+    ],
+)
+def test_sizes_are_packed_into_as_few_buffers_as_the_limit_asks_for(sizes, limit, offsets, totals):
+    assert pack(sizes, limit) == (offsets, totals)
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(50, 120))
+def test_packed_sizes_follow_one_another(sizes, limit):
+    offsets, totals = pack(sizes, limit)
+
+    assert sum(totals) == sum(sizes)
+    assert all(total <= limit for total in totals)
+    ends = [(i, offset + size) for (i, offset), size in zip(offsets, sizes, strict=True)]
+    for spot, end in zip(offsets[1:], ends, strict=False):
+        assert spot in (end, (end[0] + 1, 0))
+
+
+def test_bytes_of_parts_are_those_of_their_blocks_and_what_memory_adds():
+    x = Tensor(TensorType.Q4_0, (96, 10, 1, 1))
+    plain = BufferTypeFacts("plain", alignment=4)
+    padding = BufferTypeFacts("padding", alignment=128, pad_row_elems=512)
+
+    columns, rows = shard_along(0, (32, 64)), shard_along(1, (4, 6))
+    assert [part_bytes(plain, x, columns, member) for member in (0, 1)] == [180, 360]
+    assert [part_bytes(plain, x, rows, member) for member in (0, 1)] == [216, 324]
+    assert part_bytes(plain, x, MIRRORED, 1) == x.n_bytes
+    assert [part_bytes(plain, x, one_of(0, 2), member) for member in (0, 1)] == [x.n_bytes, 0]
+    # 480 and 448 elements more, of 18 bytes for 32: 450 and 612 bytes.
+    assert [part_bytes(padding, x, columns, member) for member in (0, 1)] == [512, 640]
+
+
 @st.composite
 def planned(draw):
     """(alloc graph, its buffer types, its plan) of a random graph after the passes."""
@@ -475,10 +516,6 @@ def planned(draw):
     run = build_run_graph(problem, trace)
     bufts = tuple(view.buft for view in problem.backends)
     return run.alloc, bufts, plan_allocation(run.alloc, bufts)
-
-
-def owner(tensor: Tensor) -> Tensor:
-    return tensor if tensor.view_src is None else tensor.view_src
 
 
 def lifetimes(graph: AllocGraph) -> dict[Tensor, tuple[int, int]]:
@@ -493,7 +530,7 @@ def lifetimes(graph: AllocGraph) -> dict[Tensor, tuple[int, int]]:
         if node.view_src is None:
             alive.setdefault(node, [i, end])
         for source in node.src:
-            last_read[owner(source)] = i
+            last_read[source.base] = i
     # A view that is computed later also needs its source, even when nobody reads the view.
     for i, node in enumerate(graph.nodes):
         if node.view_src is not None and node.view_src in last_read:

@@ -6,8 +6,8 @@ import pytest
 
 from engine.backend.registry import Registry
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.errors import DeviceError
+from tests.engine.paper import parse_virtual
 
 
 def family(**claims):

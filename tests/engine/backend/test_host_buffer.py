@@ -8,9 +8,9 @@ from engine.backend.host_buffer import CACHE_LINE, HostBuffer, HostBufferType, a
 from engine.backend.interface import Place
 from engine.backend.transfer import copy_bytes
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferTypeFacts, BufferUsage
 from engine.errors import DeviceError
+from tests.engine.paper import parse_virtual
 
 HOST = BufferTypeFacts("CPU", alignment=32, is_host=True)
 

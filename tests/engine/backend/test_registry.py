@@ -7,9 +7,9 @@ import pytest
 from engine.backend.interface import API_VERSION
 from engine.backend.registry import Registry
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import Unavailable
 from engine.errors import DeviceError
+from tests.engine.paper import parse_virtual
 
 
 def family(*lines: str) -> NullReg:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from engine import paths
-from engine.backends.null.virtual import parse_virtual
 from engine.cli.main import parse
 from engine.core.options import Options
 from engine.gguf.reader import open_gguf
 from engine.model.placement import pipeline_obstacle, place_model
 from engine.model.planning import make_planner
 from tests.engine.nano import nano
+from tests.engine.paper import parse_virtual
 
 MANUAL = paths.resources_dir() / "manual"
 README = Path(__file__).parents[3] / "README.md"
@@ -96,6 +96,7 @@ SLOW = parse_virtual("C:gpu:8000")
         (PAIR, {"n_gpu_layers": 1}),
         (PAIR, {"split_mode": "row"}),
         (PAIR, {"split_mode": "tensor"}),
+        (PAIR, {"split_mode": "tensor", "n_gpu_layers": 1}),
         (PAIR, {"offload_kqv": False}),
         (PAIR, {"cpu_moe": True}),
         ([*PAIR, SLOW], {}),

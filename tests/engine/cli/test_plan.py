@@ -82,7 +82,8 @@ def test_what_joined_devices_hold_stands_beside_what_was_asked_for(cli):
     assert (first["device"], first["asked"], second["asked"]) == ("GPU0", 0.75, 0.25)
     assert first["achieved"] + second["achieved"] == pytest.approx(1, abs=1e-5)
     assert 0.6 < first["achieved"] < 0.8
-    assert first["result_bytes"] == second["result_bytes"] == memory["Meta()"]["compute"]
+    # With the results counts what members exchange.
+    assert first["result_bytes"] == second["result_bytes"] > memory["Meta()"]["compute"] > 0
     assert memory["shares"] == plan["shares"]
     rows = [line.split() for line in told.splitlines()]
     assert ["GPU0", "75.0%", f"{first['achieved']:.1%}"] in [row[:3] for row in rows]
@@ -265,7 +266,7 @@ def test_a_pipeline_is_said_with_how_many_graphs_it_has(cli):
 
         for plan in data.values():
             assert (plan["n_copies"], plan["pipeline_obstacle"]) == (n_copies, "")
-        assert f"pipeline on: up to {n_copies} graphs at once (--n-copies)" in text
+        assert f"pipeline on: up to {n_copies} prompt graphs at once (--n-copies)" in text
 
 
 @pytest.mark.parametrize(
@@ -475,3 +476,7 @@ def test_a_model_without_a_graph_is_not_run(cli, tmp_path):
 
     assert done.code == 1
     assert done.err.startswith("This version has no graph for storm models.")
+
+
+def test_shares_are_told_to_programs_where_there_are_none_too(cli):
+    assert cli("memory", nano(), *PAPER, "--json").json["shares"] == []

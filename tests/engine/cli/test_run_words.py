@@ -6,7 +6,7 @@ import json
 from engine.cli.output import mib
 from engine.cli.run_words import print_run, run_data
 from engine.core.experts import ExpertUse
-from engine.core.summary import StopReason
+from engine.core.summary import ExchangeSum, StopReason
 from engine.report.run_sums import Generated, run_summary
 from engine.trace.records import StepKind
 from tests.engine.sched.expert_run import expert_run
@@ -26,6 +26,30 @@ def summary_of(*used, kind=StepKind.TOKEN):
 
 def with_experts(use):
     return dataclasses.replace(summary_of([1, 2]), token_experts=use)
+
+
+def test_a_prompt_that_was_stopped_in_it_says_how_much_was_read(capsys):
+    summary = dataclasses.replace(
+        summary_of([1, 2]), prompt_tokens=(1,) * 1051, tokens=(), n_unread=939,
+        stop_reason=StopReason.STOPPED,
+    )  # fmt: skip
+
+    print_run(summary)
+
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("prompt 112 of 1,051 tokens, ")
+    assert line.endswith("ended: stopped after 112 of 1,051 tokens")
+    assert run_data(summary, "")["n_prompt_read"] == 112
+
+
+def test_exchanges_stand_beside_the_copies_of_their_graph(capsys):
+    summary = summary_of([1, 2])
+    found = ExchangeSum(summary.token_plan_id, 240, 6 * MIB // 5)
+
+    print_run(dataclasses.replace(summary, exchanges=(found,)))
+
+    line = next(x for x in capsys.readouterr().out.splitlines() if x.startswith("token: "))
+    assert " MiB a graph, and 240 exchanges, 1.20 MiB" in line
 
 
 def test_people_read_what_a_step_copied_and_what_all_would_have_taken(capsys):

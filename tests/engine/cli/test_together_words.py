@@ -32,7 +32,9 @@ FOUND = Together(
     overlap_ns=45 * MS,
     overlaps=(OverlapTime(("GPU0", "GPU1"), 45 * MS),),
     n_copies=4,
-    pipeline_off="",
+    pipeline_obstacle="",
+    n_steps=7,
+    n_run_steps=7,
 )  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def test_people_read_what_links_moved_and_how_long_devices_worked_at_once(capsys
 
 def test_without_overlap_and_links_there_is_a_line_and_the_reason_without_a_pipeline(capsys):
     alone = dataclasses.replace(
-        FOUND, links=(), overlap_ns=0, overlaps=(), n_copies=1, pipeline_off="not every layer"
+        FOUND, links=(), overlap_ns=0, overlaps=(), n_copies=1, pipeline_obstacle="not every layer"
     )
 
     assert printed(capsys, alone)[4:] == [
@@ -72,6 +74,13 @@ def test_without_overlap_and_links_there_is_a_line_and_the_reason_without_a_pipe
         "overlap: at least two devices computed for 0.00 ms, 0.0 % of 100.00 ms",
         "pipeline off: not every layer",
     ]
+
+
+def test_of_a_very_long_run_it_says_how_much_it_is_of(capsys):
+    assert "all of this is of the last 7 of 1,200 steps" in printed(
+        capsys, dataclasses.replace(FOUND, n_run_steps=1_200)
+    )
+    assert not [line for line in printed(capsys) if "of the last" in line]
 
 
 def test_programs_read_the_same_of_a_run(capsys):
@@ -82,6 +91,7 @@ def test_programs_read_the_same_of_a_run(capsys):
 
     assert data["together"] == json.loads(json.dumps(together_data(FOUND)))
     assert data["together"]["links"][0]["gb_per_s"] == pytest.approx(1.572864)
+    assert data["together"]["links"][0]["n_transfers"] == 1_200
     assert data["together"]["devices"][0]["idle"][1] == {
         "cause": "host", "time_ns": 6 * MS, "worst": "planning", "worst_ns": 4 * MS
     }  # fmt: skip
@@ -117,7 +127,7 @@ def test_a_trace_of_two_devices_has_the_overlap_that_the_summary_tells(
 
     metadata = json.loads(trace.read_text())["metadata"]
     assert metadata["overlap_ns"] == told["overlap_ns"] > 0
-    assert (told["n_copies"], told["pipeline_off"]) == (4, "")
+    assert (told["n_copies"], told["pipeline_obstacle"]) == (4, "")
     assert {device["name"] for device in told["devices"]} == {"OpenCL0", "OpenCL1", "CPU"}
     for device in told["devices"]:
         idle_ns = sum(idle["time_ns"] for idle in device["idle"])

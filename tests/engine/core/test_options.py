@@ -74,6 +74,13 @@ def test_a_text_stands_for_a_value(name, text, value):
             "-sm cannot be rows.",
             "It must be one of none, layer, row, tensor.",
         ),
+        ("main_gpu", "", "-mg cannot be empty.", "It must be a whole number."),
+        (
+            "split_mode",
+            " ",
+            "-sm cannot be empty.",
+            "It must be one of none, layer, row, tensor.",
+        ),
         ("main_gpu", "-2", "-mg cannot be -2.", "It must be at least -1."),
         ("tensor_split", "3,x", "-ts cannot be 3,x.", SHARES),
         ("tensor_split", "3,,1", "-ts cannot be 3,,1.", SHARES),

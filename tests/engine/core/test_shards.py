@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.core.shards import MIRRORED, one_of, shard_along, share_out
-from engine.core.tensor import Tensor
-from engine.core.types import TensorType
+from engine.core.shards import one_of, shard_along, share_out
 
 SHARES = st.lists(st.floats(0, 100), min_size=1, max_size=6).filter(any)
 
@@ -59,12 +57,3 @@ def test_a_tensor_that_one_member_gets_is_that_members():
     assert shard.owner == 1
     assert shard.ne_on((96, 4, 1, 1), 1) == (96, 4, 1, 1)
     assert not shard.is_on(0)
-
-
-def test_bytes_of_parts_are_those_of_their_blocks():
-    tensor = Tensor(TensorType.Q4_0, (96, 10, 1, 1))
-
-    assert [shard_along(0, (32, 64)).bytes_on(tensor, member) for member in (0, 1)] == [180, 360]
-    assert [shard_along(1, (4, 6)).bytes_on(tensor, member) for member in (0, 1)] == [216, 324]
-    assert MIRRORED.bytes_on(tensor, 1) == tensor.n_bytes
-    assert [one_of(0, 2).bytes_on(tensor, member) for member in (0, 1)] == [tensor.n_bytes, 0]

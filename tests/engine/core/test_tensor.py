@@ -105,6 +105,13 @@ def test_a_view_is_at_home_where_its_source_is():
     assert base.home is home
 
 
+def test_a_view_has_the_bytes_of_its_source():
+    x = Tensor(F32, (4, 2, 1, 1))
+    view = build.view(build.view(x, (2, 2), (16,)), (2,), ())
+
+    assert (x.base, view.base) == (x, x)
+
+
 def test_a_layout_is_type_shape_and_strides():
     x = Tensor(F32, (4, 4, 1, 1))
 

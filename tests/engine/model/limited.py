@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.backend.interface import Backend, Buffer, BufferType, Device, Event
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferUsage, DeviceFacts
 from engine.errors import DeviceError
+from tests.engine.paper import parse_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,6 +39,8 @@ class LimitedType(BufferType):
             device.held_bytes -= size
             device.buffers -= 1
             release()
+            if device.is_lost:
+                raise DeviceError(f"{device.facts.name} is lost.")
 
         buffer.release = counted  # type: ignore[method-assign]  # The real one is called too.
         return buffer
@@ -54,6 +56,8 @@ class LimitedDevice(Device):
         self.out_of_memory = out_of_memory
         self.held_bytes, self.buffers, self.streams = 0, 0, 0
         self.sizes: list[int] = []
+        self.is_lost = False
+        """Whether it refuses whatever ends something of it, which is counted all the same."""
         self._buft = LimitedType(inner.buffer_type(), self)
         host = inner.host_buffer_type()
         self._host = None if host is None else LimitedType(host, self)
@@ -87,6 +91,8 @@ class LimitedDevice(Device):
         def counted() -> None:
             self.streams -= 1
             dispose()
+            if self.is_lost:
+                raise DeviceError(f"{self.facts.name} is lost.")
 
         backend.dispose = counted  # type: ignore[method-assign]  # The real one is called too.
         return backend

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
 from engine.core.plan import Batch, BatchShape
 from engine.core.types import TensorType
@@ -13,6 +12,7 @@ from engine.gguf.reader import GgufFile, open_gguf
 from engine.gguf.writer import header_bytes
 from engine.model.arch import find_architecture
 from engine.model.planning import ModelPlanner, make_planner
+from tests.engine.paper import parse_virtual
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -3,11 +3,11 @@
 import functools
 from typing import Any
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
 from engine.core.table import PlanSetTable, table_of_set
 from engine.gguf.reader import open_gguf
 from engine.model.planning import ModelPlanner, make_planner
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 from tests.oracle.placement_command import options_of, recorded_devices
 

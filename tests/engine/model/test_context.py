@@ -3,21 +3,21 @@
 import numpy as np
 import pytest
 
-from engine.backends.null.reg import NullBackend, NullBufferType, NullReg
-from engine.backends.null.virtual import parse_virtual
-from engine.core.devices import BufferUsage
+from engine.backends.null.reg import NullBackend, NullReg
 from engine.core.options import Options
 from engine.core.plan import Batch
-from engine.errors import DeviceError, ModelError, Stopped
+from engine.errors import DeviceError, MemoryRefusedError, ModelError, Stopped
 from engine.model.batch_inputs import PlacedBatch
 from engine.model.blocks.graph_context import InputKey, InputKind
 from engine.model.context import ModelContext
 from engine.model.planning import make_planner
 from engine.trace.recorder import Recorder
 from engine.trace.records import SpanKind, StepKind
+from tests.engine.model.limited import LimitedMachine
 from tests.engine.model.made import N_VOCAB, made_file
 from tests.engine.model.made_arch import made_header
 from tests.engine.model.made_numbers import ENCODER, FALCON_H1, MAMBA
+from tests.engine.paper import parse_virtual
 
 GPU = "GPU0:gpu:8192:mmap=0,offload=32"
 CPU = "CPU:cpu:16384"
@@ -26,17 +26,18 @@ CPU = "CPU:cpu:16384"
 class Run:
     """A loaded context of a made file; `stop` asks it to stop."""
 
-    def __init__(self, tmp_path, file=None, devices=(GPU, CPU), **options):
+    def __init__(self, tmp_path, file=None, devices=(GPU, CPU), live=None, **options):
         facts = [parse_virtual(line) for line in devices]
         self.calls, self.plans, self.progress = [], [], []
         self.stop = False
         self.file = made_file(tmp_path) if file is None else file
-        live = NullReg(facts, self.calls.append).devices()
+        on_paper = {d.facts.name: d for d in NullReg(facts, self.calls.append).devices()}
         self.recorder = Recorder()
         self.planner = make_planner(self.file, facts, Options(**{"n_ctx": 512, **options}))
         self.context = ModelContext(
-            self.file, self.planner, {d.facts.name: d for d in live}, self.recorder,
+            self.file, self.planner, live or on_paper, self.recorder,
             on_plan=self.plans.append, stop_address=0, stop_asked=lambda: self.stop,
+            reads_weights=live is None,
         )  # fmt: skip
 
     def load(self):
@@ -181,29 +182,18 @@ def test_a_device_that_is_lost_in_a_pipeline_is_told_with_its_first_error(tmp_pa
     made.close()
 
 
-class _Little(NullBufferType):
-    """Memory for compute buffers up to a size."""
-
-    most = 0
-
-    def alloc_buffer(self, size, usage=BufferUsage.ANY):
-        if usage is BufferUsage.COMPUTE and size > self.most:
-            raise DeviceError("No memory for it.")
-        return super().alloc_buffer(size, usage)
+def run_with_room(tmp_path, limits, **options):
+    """A run on two devices, with real limits; weights have places only."""
+    machine = LimitedMachine(PAIR, limits)
+    return Run(tmp_path, devices=PAIR, live=machine.devices, n_ubatch=32, mmap=False, **options)
 
 
-def test_without_memory_for_a_pipeline_there_is_none_and_it_is_said(tmp_path, monkeypatch):
-    made = Run(tmp_path, devices=PAIR, n_ubatch=32, mmap=False)
-    one = made.planner.without_pipeline()
-    needs = [
-        [sum(chunks) for chunks in planner.reserved[Batch.PROMPT].memory.chunk_bytes]
-        for planner in (one, made.planner)
-    ]
-    assert needs[0][1] < needs[1][1]
-    monkeypatch.setattr(_Little, "most", needs[0][1])
-    monkeypatch.setattr(made.context._devices["CUDA1"]._buft, "__class__", _Little)
+def test_without_memory_for_a_pipeline_there_is_none_and_it_is_said(tmp_path):
+    one = run_with_room(tmp_path, {}, n_copies=1).load()
+    enough = one.context._devices["CUDA1"].held_bytes
+    one.close()
 
-    made.load()
+    made = run_with_room(tmp_path, {"CUDA1": enough}).load()
     made.decode(64)
 
     assert [plan.n_copies for plan in made.plans] == [1]
@@ -476,3 +466,11 @@ def test_a_graph_that_comes_again_gives_the_logits_of_one_planned_anew(run):
 
     np.testing.assert_array_equal(first, again)
     np.testing.assert_array_equal(first, anew)
+
+
+def test_what_the_computer_cannot_hold_is_refused_before_anything_is_loaded(tmp_path):
+    with pytest.raises(MemoryRefusedError) as caught:
+        Run(tmp_path, devices=(GPU, "CPU:cpu:1"), n_gpu_layers=0, n_ctx=100_000)
+
+    assert caught.value.title == "The computer does not have the memory for this."
+    assert caught.value.sentence.endswith("on CPU; it has 1,048,576 in all.")

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import BlasUse, Options
 from engine.core.plan import DeviceRole, DeviceUse
 from engine.errors import PlacementError
 from engine.model.device_choice import choose_devices
 from engine.model.placement import place_model
+from tests.engine.paper import parse_virtual
 
 CPU = parse_virtual("CPU:cpu:16384")
 BLAS = parse_virtual("BLAS:accel:0")
@@ -48,6 +48,14 @@ def refusal(found, **options):
     with pytest.raises(PlacementError) as caught:
         place_model(found, Options(**options), n_layer=4)
     return caught.value
+
+
+def test_none_with_other_names_is_refused():
+    error = refusal([gpu("GPU0"), CPU], devices=("none", "gpu0"))
+
+    assert error.title == "-dev cannot be none,gpu0."
+    assert error.sentence == ("none means no device beside the CPU, and goes with no other name.")
+    assert error.hint == "Leave none out, or give it alone."
 
 
 # Without a list.

@@ -2,7 +2,6 @@
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options
 from engine.core.plan import Batch, MemoryKind
 from engine.core.types import TensorType
@@ -14,6 +13,7 @@ from engine.model.generic import architecture_of, check_has_graph
 from engine.model.planning import make_planner
 from engine.report.models import model_summary
 from tests.engine.model.made_arch import made_header
+from tests.engine.paper import parse_virtual
 
 KEYS = {
     "block_count": 4,

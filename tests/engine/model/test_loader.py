@@ -1,11 +1,8 @@
-"""Weights into buffers: packing, progress, stopping, and files that end early."""
+"""Weights into buffers: progress, stopping, and files that end early."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import CPU_BUFT
 from engine.core.options import Options
 from engine.errors import DeviceError, ModelError, Stopped
@@ -16,38 +13,14 @@ from engine.model.loader import (
     check_loadable,
     load_cache,
     load_weights,
-    pack,
 )
 from engine.model.planning import make_planner
 from tests.engine.model.made import made_file
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 
 GPU = "GPU0:gpu:8192:mmap=0"
 CPU = "CPU:cpu:16384"
-
-
-@pytest.mark.parametrize(
-    ("sizes", "limit", "offsets", "totals"),
-    [
-        ([], None, [], []),
-        ([10, 20], None, [(0, 0), (0, 10)], [30]),
-        ([10, 20, 5], 30, [(0, 0), (0, 10), (1, 0)], [30, 5]),
-        ([50, 10], 30, [(0, 0), (1, 0)], [50, 10]),
-    ],
-)
-def test_sizes_are_packed_into_as_few_buffers_as_the_limit_asks_for(sizes, limit, offsets, totals):
-    assert pack(sizes, limit) == (offsets, totals)
-
-
-@given(st.lists(st.integers(1, 50), max_size=30), st.integers(50, 120))
-def test_packed_sizes_follow_one_another(sizes, limit):
-    offsets, totals = pack(sizes, limit)
-
-    assert sum(totals) == sum(sizes)
-    assert all(total <= limit for total in totals)
-    ends = [(i, offset + size) for (i, offset), size in zip(offsets, sizes, strict=True)]
-    for place, end in zip(offsets[1:], ends, strict=False):
-        assert place in (end, (end[0] + 1, 0))
 
 
 class Loading:

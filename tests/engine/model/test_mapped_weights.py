@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import MAPPED, TableRules, mapped
 from engine.core.options import Options
 from engine.core.plan import MemoryKind
 from engine.model.planning import make_planner
 from engine.model.weights import mapped_runs
 from tests.engine.model.made import made_file, shapes
+from tests.engine.paper import parse_virtual
 
 CPU = parse_virtual("CPU:cpu:16384")
 NAME = "GPU0"

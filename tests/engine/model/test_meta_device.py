@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.build import mul_mat, rms_norm
 from engine.core.devices import BufferTypeFacts, DeviceType
 from engine.core.options import Options, SplitMode
@@ -17,6 +16,7 @@ from engine.model.meta_device import MOST_MEMBERS, NEVER_SHARED, check_shares, j
 from engine.model.placement import backend_views, pipeline_copies, place_model
 from engine.model.planning import make_planner
 from tests.engine.model.made import made_file
+from tests.engine.paper import parse_virtual
 
 CPU = parse_virtual("CPU:cpu:16384")
 BLAS = parse_virtual("BLAS:accel:0")

@@ -4,10 +4,11 @@ import pytest
 
 from engine.core.options import Options
 from engine.errors import DeviceError, Stopped
-from engine.machine import devices_for
+from engine.machine import devices_for, exchange_bytes
 from engine.model.context import ModelContext
 from engine.model.planning import make_planner
 from engine.trace.recorder import Recorder
+from engine.trace.records import StepKind
 from tests.engine.model.limited import LimitedMachine
 from tests.engine.model.made import made_file
 
@@ -107,18 +108,15 @@ def test_memory_that_ends_with_the_cache_or_the_results_leaves_nothing_either(tm
 @pytest.mark.parametrize(
     ("n_asked", "said"),
     [
-        (0, "its share of the weights"),
-        (1, "its share of the cache"),
-        (2, "the results of a batch"),
+        (0, "what members exchange"),
+        (1, "its share of the weights"),
+        (2, "its share of the cache"),
+        (3, "the results of a batch"),
     ],
 )
 def test_a_member_of_joined_devices_is_named_and_the_other_keeps_nothing(tmp_path, n_asked, said):
     """It has room for the first `n_asked` of its buffers, and for nothing after them."""
-    whole = Loading(tmp_path, PLAIN, {}, split_mode="tensor")
-    whole.load()
-    sizes = whole.machine.devices["GPU1"].sizes
-    whole.context.dispose()
-    whole.file.close()
+    sizes = loaded_sizes(tmp_path, "GPU1", split_mode="tensor")
 
     made = Loading(tmp_path, PLAIN, {"GPU1": sum(sizes[:n_asked]) + 100}, split_mode="tensor")
     error = made.refused()
@@ -127,6 +125,47 @@ def test_a_member_of_joined_devices_is_named_and_the_other_keeps_nothing(tmp_pat
     assert made.machine.alive() == {}
     assert error.title == f"GPU1 has no memory for {said}."
     assert f"It has 100 bytes free, and {sizes[n_asked]:,} bytes were asked for" in error.sentence
+    assert error.hint.startswith("Give it a smaller share (-ts), or choose a shorter context (-c)")
+    names_one = "; the largest is " in error.sentence or " is the first that " in error.sentence
+    assert names_one is (n_asked > 0)
+
+
+def loaded_sizes(tmp_path, device, **options):
+    """Bytes of each buffer of a device of PLAIN, in the order in which it gave them."""
+    whole = Loading(tmp_path, PLAIN, {}, **options)
+    whole.load()
+    sizes = whole.machine.devices[device].sizes
+    whole.context.dispose()
+    whole.file.close()
+    return sizes
+
+
+def test_a_batch_asks_for_nothing_more_than_was_reserved(tmp_path):
+    """What members exchange is there before the first of them."""
+    made = Loading(tmp_path, PLAIN, {}, split_mode="tensor", n_ubatch=64)
+    made.load()
+    devices = made.machine.devices
+    before = {name: list(device.sizes) for name, device in devices.items()}
+
+    made.context.decode([1] * made.planner.n_ubatch, StepKind.PROMPT)
+    made.context.decode([1], StepKind.TOKEN)
+
+    assert {name: device.sizes for name, device in devices.items()} == before
+    made.context.dispose()
+    made.file.close()
+
+
+def test_members_are_planned_to_take_what_they_take(tmp_path):
+    """Weights, caches, results and the exchange, as the ledger has them."""
+    made = Loading(tmp_path, PLAIN, {}, split_mode="tensor")
+    made.load()
+
+    plans = made.planner.plan_set(exchange_bytes=exchange_bytes(made.planner))
+
+    taken = [made.machine.devices[share.device].held_bytes for share in plans.memory.shares]
+    made.context.dispose()
+    made.file.close()
+    assert [share.needed_bytes for share in plans.memory.shares] == taken
 
 
 def test_without_a_byte_on_the_first_device_nothing_was_asked_of_the_second(tmp_path):
@@ -200,20 +239,43 @@ def test_a_stop_in_the_middle_of_an_upload_leaves_nothing(tmp_path, lines):
     assert made.machine.alive() == {}
 
 
-def test_a_device_that_refuses_to_end_does_not_keep_the_others(tmp_path):
-    made = Loading(tmp_path, PLAIN, {})
+@pytest.mark.parametrize("lost", ["GPU0", "GPU1", "CPU"])
+@pytest.mark.parametrize("mode", ["layer", "tensor"])
+def test_a_device_that_refuses_to_end_anything_does_not_keep_the_others(tmp_path, lost, mode):
+    """It refuses to end its stream, and every buffer: weights, caches, results, exchange."""
+    made = Loading(tmp_path, PLAIN, {}, split_mode=mode)
     made.load()
-    first = made.context._backends[0]
-    dispose = first.dispose
+    made.machine.devices[lost].is_lost = True
 
-    def refuse():
-        dispose()
-        raise DeviceError("GPU0 is lost.")
-
-    first.dispose = refuse
-    with pytest.raises(DeviceError, match="GPU0 is lost"), made.file:
+    with pytest.raises(DeviceError, match=f"{lost} is lost"), made.file:
         made.context.dispose()
 
+    assert made.machine.alive() == {}
+
+
+@pytest.mark.parametrize("n_asked", [0, 1, 2, 3])
+def test_a_refusal_beside_a_lost_device_leaves_nothing_either(tmp_path, n_asked):
+    """One member has no memory for something, and the other does not end what it gave for it."""
+    sizes = loaded_sizes(tmp_path, "GPU1", split_mode="tensor")
+
+    made = Loading(tmp_path, PLAIN, {"GPU1": sum(sizes[:n_asked]) + 100}, split_mode="tensor")
+    made.machine.devices["GPU0"].is_lost = True
+    error = made.refused()
+
+    assert error.title == "GPU0 is lost."
+    assert made.machine.alive() == {}
+
+
+def test_a_second_member_that_cannot_begin_leaves_no_stream_of_the_first(tmp_path, monkeypatch):
+    made = Loading(tmp_path, PLAIN, {}, split_mode="tensor")
+
+    def refuse():
+        raise DeviceError("GPU1 cannot be started.")
+
+    monkeypatch.setattr(made.machine.devices["GPU1"], "init_backend", refuse)
+    error = made.refused()
+
+    assert error.title == "GPU1 cannot be started."
     assert made.machine.alive() == {}
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferTypeFacts, DeviceCaps, DeviceType, mapped
 from engine.core.options import Options
 from engine.errors import PlacementError
@@ -19,6 +18,7 @@ from engine.model.placement import (
     pipeline_obstacle,
     place_model,
 )
+from tests.engine.paper import parse_virtual
 
 CPU = parse_virtual("CPU:cpu:16384")
 BLAS = parse_virtual("BLAS:accel:0")
@@ -366,6 +366,11 @@ TWO = ("CUDA0:gpu:8192:preset=cuda", "CUDA1:gpu:8192:preset=cuda")
         (TWO, {"n_gpu_layers": 4}, "not every layer is on a device (-ngl)"),
         (TWO, {"split_mode": "none"}, "the model uses fewer than two devices (-sm none)"),
         (TWO, {"split_mode": "tensor"}, "every layer is on all devices (-sm tensor)"),
+        (
+            TWO,
+            {"split_mode": "tensor", "n_gpu_layers": 2},
+            "layers that -ngl takes are on all devices (-sm tensor)",
+        ),
         (TWO, {"devices": ()}, "the model uses fewer than two devices"),
         (TWO, {"n_cpu_moe": 1}, "weights were given other memory (-ot, --cpu-moe, --n-cpu-moe)"),
         (TWO, {"n_copies": 1}, "only one graph at a time was asked for (--n-copies 1)"),

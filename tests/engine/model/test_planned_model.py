@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import FlashAttn, Options
 from engine.core.plan import Batch
 from engine.gguf.reader import open_gguf
 from engine.model.planning import make_planner
 from tests.engine.model.smollm2 import DEVICES, MODEL
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 from tests.oracle.placement_text import render
 

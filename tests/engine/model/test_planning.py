@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import FlashAttn, Options
 from engine.core.placement import CauseKind
 from engine.core.plan import Batch, BatchShape, MemoryKind
@@ -14,6 +13,7 @@ from engine.model.arch import find_architecture
 from engine.model.planning import make_planner, max_nodes
 from tests.engine.model.made import made_file
 from tests.engine.model.smollm2 import DEVICES, MODEL, planner, tables
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.ops import Op, RopeParams
 from engine.core.options import Options
 from engine.core.tensor import Tensor, shape4
@@ -13,6 +12,7 @@ from engine.errors import PlacementError
 from engine.model.hparams import Hparams, LayerHparams
 from engine.model.placement import MemorySpot, place_model
 from engine.model.probe import choose_spot, first_spot, probe_op
+from tests.engine.paper import parse_virtual
 
 CPU = parse_virtual("CPU:cpu:16384")
 LAYER = LayerHparams(4, 2, 16, 16, 128, RopeParams(16), n_expert_used=2)

@@ -1,28 +1,30 @@
 """Weights and caches by role: which part of each a member gets."""
 
+from dataclasses import replace
+
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options, SplitMode
-from engine.core.shards import one_of, shard_along
+from engine.core.shards import MIRRORED, one_of, shard_along
 from engine.gguf.reader import open_gguf
 from engine.model.planned_model import place
 from engine.model.shards import member_shares
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 
 CPU = parse_virtual("CPU:cpu:16384")
 
 
-def device(name, mib=4096):
-    return parse_virtual(f"{name}:gpu:{mib}")
+def device(name, mib=4096, more=""):
+    return parse_virtual(f"{name}:gpu:{mib}{more}")
 
 
-def placed(model, *names, folder="", **options):
+def placed(model, *names, folder="", more="", **options):
     """The model on these devices, joined."""
     wanted = Options(split_mode=SplitMode.TENSOR, n_ctx=512, **options)
     path = golden.path(f"arch/headers/{model}.gguf-header") if folder else golden.header(model)
     with open_gguf(path) as file:
-        return place(file, [*(device(name) for name in names), CPU], wanted)
+        return place(file, [*(device(name, more=more) for name in names), CPU], wanted)
 
 
 def shard_of(model, role):
@@ -158,10 +160,18 @@ def test_one_member_divides_nothing():
 def test_shares_are_those_asked_for_else_of_free_memory_else_equal():
     pair = [device("A", 300), device("B", 100)]
 
-    assert member_shares(pair, (1, 4)) == (0.2, 0.8)
-    assert member_shares(pair, (2,)) == (1.0, 0.0)
-    assert member_shares(pair, ()) == member_shares(pair, (0, 0)) == (0.75, 0.25)
-    assert member_shares([device("A", 0), device("B", 0)], ()) == (0.5, 0.5)
+    assert member_shares(pair, CPU, (1, 4)) == (0.2, 0.8)
+    assert member_shares(pair, CPU, (2,)) == (1.0, 0.0)
+    assert member_shares(pair, CPU, ()) == member_shares(pair, CPU, (0, 0)) == (0.75, 0.25)
+    full = [replace(device(name), memory_free=0) for name in "AB"]
+    assert member_shares(full, CPU, ()) == (0.5, 0.5)
+
+
+def test_a_member_that_reports_no_memory_counts_as_the_cpu_does():
+    """Its free memory is not known, which is no reason to give it nothing."""
+    silent = replace(device("B"), memory_free=0, memory_total=0)
+
+    assert member_shares([device("A", 16384), silent], CPU, ()) == (0.5, 0.5)
 
 
 def test_what_members_hold_is_counted_with_what_each_has_whole():
@@ -177,6 +187,32 @@ def test_what_members_hold_is_counted_with_what_each_has_whole():
     assert a.n_bytes + b.n_bytes == sum(held) + sum(weights) + a.whole_bytes
     assert a.achieved == pytest.approx(a.n_bytes / (a.n_bytes + b.n_bytes))
     assert 0.7 < a.achieved < 0.8
+
+
+def test_what_a_member_holds_is_counted_with_what_its_memory_adds():
+    """CUDA's pads rows of quantised weights to 512 elements: halves of 576 and 1536 are not."""
+    plain = placed("smollm2-135m-q4_1", "A", "B")
+    padded = placed("smollm2-135m-q4_1", "A", "B", more=":preset=cuda")
+
+    per_layer = [
+        pad_bytes(padded, weight.tensor, member)
+        for buffer in padded.weights.buffers
+        if not buffer.is_mapped
+        for weight in buffer.weights
+        for member in (0, 1)
+    ]
+    assert sum(per_layer) > 0
+    held = [sum(share.n_bytes for share in model.member_shares) for model in (plain, padded)]
+    assert held[1] - held[0] == sum(per_layer)
+
+
+def pad_bytes(model, tensor, member):
+    """What a row of 512 elements adds behind a member's part."""
+    ne = model.shards.get(tensor, MIRRORED).ne_on(tensor.ne, member)
+    rest = -ne[0] % 512 if tensor.type.is_quantized else 0
+    part = tensor.type.row_bytes(ne[0]) * ne[1]
+    padded = part + (tensor.type.row_bytes(rest) if rest else 0)
+    return -(-padded // 128) * 128 - -(-part // 128) * 128
 
 
 def test_without_joined_devices_there_is_nothing_to_hold():

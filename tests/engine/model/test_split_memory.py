@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import RowShares
 from engine.core.options import Options
 from engine.core.plan import Batch, MemoryKind
@@ -14,6 +13,7 @@ from engine.gguf.reader import open_gguf
 from engine.model.planning import make_planner
 from engine.report.weight_places import weight_places
 from tests.engine.nano import nano
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 from tests.oracle.placement_command import options_of, recorded_devices
 

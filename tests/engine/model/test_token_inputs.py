@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from engine.backend.host_buffer import HostBufferType
 from engine.backend.interface import Place
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import CPU_BUFT
 from engine.core.plan import Batch, BatchShape
 from engine.core.tensor import Tensor
@@ -19,6 +18,7 @@ from engine.model.hparams import Window
 from engine.model.kv_cache import CachePart
 from engine.model.token_inputs import TokenInputs
 from tests.engine.model.made_arch import made_header, planner_of
+from tests.engine.paper import parse_virtual
 
 N_CELLS = 256
 SLIDING = {"attention__sliding_window": 3, "block_count": 6}

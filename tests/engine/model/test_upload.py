@@ -5,8 +5,8 @@ import pytest
 
 from engine.backend.interface import Place
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.model.upload import CHUNK_BYTES, N_CHUNKS, sending
+from tests.engine.paper import parse_virtual
 
 PINNING = "GPU0:gpu:8192:preset=cuda"
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.core.devices import BufferUsage
 from engine.core.options import Options
 from engine.errors import ModelError, PlacementError
@@ -17,6 +16,7 @@ from tests.engine.model.made import (
     made_file,
     shapes,
 )
+from tests.engine.paper import parse_virtual
 
 CPU, GPU = "CPU:cpu:16384", "GPU0:gpu:8192"
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from engine.core.options import Options
-from engine.core.summary import StopReason
-from engine.report.run_sums import Generated, run_summary, settled_snapshot
+from engine.core.summary import ExchangeSum, StopReason
+from engine.report.run_sums import Generated, run_notes, run_summary, settled_snapshot
 from engine.session import Session
 from engine.trace.recorder import Recorder
 from engine.trace.records import HOST_LANE, SpanKind, StepKind
@@ -49,6 +49,56 @@ def add_step(recorder, plan_id, kind, step, start_ns, n_tokens=1):
         SpanKind.STEP, HOST_LANE, plan_id, step, step, start_ns, start_ns + 1000,
         peer=int(kind), n_bytes=n_tokens,
     )  # fmt: skip
+
+
+def test_of_a_prompt_that_was_stopped_in_it_the_finished_graphs_were_read(plans):
+    by_id, prompt_id, _ = plans
+    recorder = Recorder()
+    for step in range(2):
+        add_step(recorder, prompt_id, StepKind.PROMPT, step, 1000 * step, n_tokens=4)
+    stopped = Generated("p", range(11), [], "", StopReason.STOPPED)
+
+    summary = run_summary(stopped, recorder.snapshot(), by_id)
+
+    assert (summary.n_prompt_read, summary.n_unread) == (8, 3)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "reason"), [([7], StopReason.STOPPED), ([], StopReason.END_OF_TEXT)]
+)
+def test_a_prompt_that_gave_a_token_or_an_end_was_read(plans, tokens, reason):
+    generated = Generated("p", [1, 2, 3], tokens, "", reason)
+
+    summary = run_summary(generated, Recorder().snapshot(), plans[0])
+
+    assert (summary.n_prompt_read, summary.n_unread) == (3, 0)
+
+
+def test_exchanges_are_those_of_the_last_step_with_a_plan(plans):
+    by_id, prompt_id, token_id = plans
+    recorder = Recorder()
+    add_step(recorder, prompt_id, StepKind.PROMPT, 0, 0)
+    for step, n in ((1, 3), (2, 2)):
+        add_step(recorder, token_id, StepKind.TOKEN, step, 1000 * step)
+        for _ in range(n):
+            recorder.span(SpanKind.EXCHANGE, 0, token_id, 0, step, 0, 1, peer=1, n_bytes=50)
+
+    summary = run_summary(GENERATED, recorder.snapshot(), by_id)
+
+    assert summary.exchanges == (ExchangeSum(token_id, 2, 100),)
+
+
+def test_a_generation_that_the_context_cut_says_so():
+    cut = replace(GENERATED, stop_reason=StopReason.CONTEXT_FULL)
+
+    notes = run_notes(("first", ""), cut, 8192)
+
+    assert notes == (
+        "first",
+        "the context of 8,192 tokens is full after 2 generated tokens: a longer one (-c) takes "
+        "more",
+    )
+    assert run_notes(("first", ""), GENERATED, 8192) == ("first",)
 
 
 def test_times_stand_in_the_order_of_the_steps_however_they_arrive(plans):

@@ -6,8 +6,9 @@ import pytest
 
 from engine.core.devices import DeviceType
 from engine.core.summary import IdleTime, LinkTime, OverlapTime
-from engine.report.together import lane_devices, together
-from engine.trace.records import MEMBER_LANE, SpanKind
+from engine.report.together import are_several, together
+from engine.trace.chains import last_steps
+from engine.trace.records import MEMBER_LANE, SpanKind, placed_lanes
 from tests.engine.trace.drawn import (
     EMBD,
     GPU0,
@@ -33,10 +34,8 @@ ONE_STEP = (
 )  # fmt: skip
 
 
-def found_of(*rows, tables=None, n_copies=1, pipeline_off=""):
-    found = together(spans_of(*rows), tables or plans(), n_copies, pipeline_off)
-    assert found is not None
-    return found
+def found_of(*rows, tables=None, n_copies=1, pipeline_obstacle=""):
+    return together(spans_of(*rows), tables or plans(), n_copies, pipeline_obstacle)
 
 
 def test_devices_have_names_times_and_what_was_at_fault():
@@ -66,7 +65,7 @@ def test_links_and_overlaps_have_the_names_of_their_devices():
     assert found.links[0].gb_per_s == 3.0
     assert found.overlap_ns == 7
     assert found.overlaps == (OverlapTime(("GPU0", "GPU1"), 7),)
-    assert (found.n_copies, found.pipeline_off) == (4, "")
+    assert (found.n_copies, found.pipeline_obstacle) == (4, "")
 
 
 @pytest.mark.parametrize(
@@ -98,24 +97,40 @@ def test_members_of_a_meta_device_are_the_devices():
     found = found_of(*rows, tables=tables)
 
     assert [device.name for device in found.devices] == ["GPU0", "GPU1", "CPU"]
-    lanes = {lane: device.name for lane, device in lane_devices((joint, cpu)).items()}
-    assert list(lanes.items()) == [
-        (0, "META"), (MEMBER_LANE, "GPU0"), (MEMBER_LANE + 1, "GPU1"), (1, "CPU")
-    ]  # fmt: skip
+    lanes = [(placed.lane, placed.device.name) for placed in placed_lanes((joint, cpu))]
+    assert lanes == [(0, "META"), (MEMBER_LANE, "GPU0"), (MEMBER_LANE + 1, "GPU1"), (1, "CPU")]
     by_cause = {idle.cause: idle.worst for idle in found.devices[0].idle}
     assert by_cause["copy"] == f"exchanges in split 1, {plan().split_name(1)}"
     assert by_cause["device"] == f"GPU1: split 1, {plan().split_name(1)}"
+    assert by_cause["host"] == f"launching pieces of split 1, {plan().split_name(1)}"
     assert (found.links[0].source, found.links[0].target) == ("GPU1", "GPU0")
 
 
 def test_one_device_beside_the_cpu_is_not_several():
     rows = (step_span(0, 50), split(0, 0, 10), split(1, 10, 50))
 
-    assert together(spans_of(*rows), plans(), 1, "") is None
-    assert together(spans_of(), {}, 1, "") is None
+    assert not are_several(spans_of(*rows), plans())
+    assert are_several(spans_of(*rows, split(2, 20, 30)), plans())
+    assert not are_several(spans_of(), {})
 
 
 def test_a_source_that_nobody_knows_is_named_by_its_number():
     found = found_of(*ONE_STEP, exchange(255, GPU0, 1, 30, 31))
 
     assert found.links[-1].source == "lane 255"
+
+
+def test_of_a_very_long_run_the_last_steps_are_looked_at(monkeypatch):
+    monkeypatch.setattr("engine.report.together.last_steps", lambda spans: last_steps(spans, 8))
+    rows = []
+    for step in range(5):
+        at = 100 * step
+        rows += [
+            step_span(at, at + 90, step=step), split(1, at, at + 40, step=step),
+            split(2, at + 40, at + 90, step=step),
+        ]  # fmt: skip
+
+    found = found_of(*rows)
+
+    assert (found.n_steps, found.n_run_steps, found.wall_ns) == (2, 5, 190)
+    assert [device.busy_ns for device in found.devices] == [80, 100]

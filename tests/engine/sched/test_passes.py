@@ -7,12 +7,13 @@ import pytest
 
 from engine.core import build
 from engine.core.behaviour import CURRENT, GGML_0_13, Behaviour
-from engine.core.devices import BackendView, BufferTypeFacts, offload_batch
+from engine.core.devices import BackendView, BufferTypeFacts, mapped, offload_batch
 from engine.core.ops import RopeParams
 from engine.core.placement import CauseKind, SplitReason
 from engine.core.tensor import Flag
 from engine.core.types import TensorType
 from engine.errors import PlacementError
+from engine.model.meta_device import join
 from engine.sched.passes.pass5_split import cut
 from tests.engine.sched.drawn import (
     CPU_BUFT,
@@ -158,6 +159,22 @@ def test_a_weight_in_memory_that_no_backend_reads_is_named_without_an_operation(
 
     assert raised.value.title == "No device of the model works in GPU1 memory."
     assert raised.value.sentence == "w lies there, and the model uses GPU0, CPU."
+
+
+@pytest.mark.parametrize("buft", [GPU1_BUFT, mapped(GPU1_BUFT)])
+def test_memory_of_a_device_that_is_joined_with_others_is_told_as_that(buft):
+    """a ◄── w [GPU1 memory], and the model uses GPU0 and GPU1 as one, and the CPU."""
+    joined = join([gpu().device, gpu("GPU1").device])
+
+    with pytest.raises(PlacementError) as raised:
+        solve(
+            matmul("a", weight("w", buft), given("x")),
+            on=(BackendView("M", joined, joined.buft), cpu()),
+        )
+
+    assert raised.value.title == f"No device of the model works in {buft.name} memory."
+    assert "That device is a part of Meta() (-sm tensor)" in raised.value.sentence
+    assert raised.value.hint == "Choose CPU memory (-ot), or -sm layer."
 
 
 # op_offload.

@@ -86,3 +86,8 @@ def thing(row) -> Thing:
     """What a span measured."""
     kind, lane, _, _, plan_id, index, step, *_ = row
     return Thing(SpanKind(kind), lane, plan_id, index, step)
+
+
+def launching(row) -> Thing:
+    """What the host does for a split that devices share."""
+    return thing(row)._replace(lane=HOST_LANE)

@@ -10,6 +10,7 @@ from tests.engine.trace.drawn import (
     POS,
     POS_1,
     copy,
+    launching,
     planning,
     plans,
     shard,
@@ -70,9 +71,9 @@ def test_a_path_leads_through_the_shares_of_a_meta_device():
 
     assert path_of(0, *rows) == [
         (0, 5, thing(step), 5),
-        (5, 6, thing(meta), 1),
+        (5, 6, launching(meta), 1),
         (6, 38, thing(slow), 32),
-        (38, 40, thing(meta), 2),
+        (38, 40, launching(meta), 2),
         (40, 50, thing(step), 10),
     ]
 

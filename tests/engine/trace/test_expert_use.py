@@ -1,8 +1,10 @@
 """Sums of expert copies, from runs on devices that compute nothing."""
 
+import numpy as np
+
 from engine.core.experts import ExpertUse
 from engine.trace.expert_use import copied_runs, expert_pieces, expert_use
-from engine.trace.records import SpanKind
+from engine.trace.records import MEMBER_LANE, SpanKind
 from tests.engine.sched.expert_run import EXPERT_BYTES, N_EXPERTS, PAD_BYTES, expert_run
 
 THREE_RUNS = (7, 1, 5, 2)
@@ -55,3 +57,14 @@ def test_without_expert_copies_there_are_no_sums_rather_than_zeros():
     spans = recorder.snapshot().spans()
 
     assert expert_use(spans[spans["first_expert"] < 0], table.copies) is None
+
+
+def test_experts_that_go_to_several_devices_at_once_were_used_once():
+    table, recorder = expert_run(THREE_RUNS)
+    once = recorder.snapshot().of_kind(SpanKind.COPY)
+    into_each = np.concatenate([once, once])
+    into_each["lane"] = np.repeat((MEMBER_LANE, MEMBER_LANE + 1), len(once))
+
+    assert expert_use(into_each, table.copies) == expert_use(once, table.copies)
+    up = into_each[into_each["index"] == 0]
+    assert copied_runs(up) == ((1, 2), (5, 5), (7, 7))

@@ -18,6 +18,7 @@ from tests.engine.trace.drawn import (
     POS,
     copy,
     exchange,
+    launching,
     planning,
     plans,
     shard,
@@ -161,19 +162,46 @@ def test_a_device_without_a_part_in_a_step_has_nothing_to_do():
     ]
 
 
-def test_a_device_that_computes_rows_of_anothers_split_waits_for_that_and_for_exchanges():
-    """Split 1 is GPU0's; GPU1 has a share of two of its products."""
-    gpu0 = split(1, 0, 50)
+def test_devices_that_share_the_rows_of_a_split_wait_for_one_another_and_for_exchanges():
+    """Split 1 is GPU0's, which sends activations to GPU1 and takes its rows.
+
+    GPU0  [calls 0-8]        [rows 12-20]            [calls 34-50]
+    GPU1           [send 8-10] [rows 10-30][take 30-33]
+    """
+    joint = split(1, 0, 50)
     rows = (
-        step_span(0, 50), gpu0, shard(GPU1, 1, 10, 20), back := exchange(GPU1, GPU0, 1, 20, 22),
-        shard(GPU1, 1, 35, 50),
+        step_span(0, 50), joint, calls := shard(GPU0, 1, 0, 8),
+        sent := exchange(GPU0, GPU1, 1, 8, 10),
+        theirs := shard(GPU1, 1, 10, 30), shard(GPU0, 1, 12, 20),
+        taken := exchange(GPU1, GPU0, 1, 30, 33), rest := shard(GPU0, 1, 34, 50),
     )  # fmt: skip
 
-    assert idle_of(GPU1, *rows) == [
-        (0, 10, DEVICE, thing(gpu0)),
-        (20, 22, COPY, thing(back)),
-        (22, 35, DEVICE, thing(gpu0)),
+    assert idle_of(GPU0, *rows) == [
+        (8, 10, COPY, thing(sent)),
+        (10, 12, HOST, launching(joint)),
+        (20, 30, DEVICE, thing(theirs)),
+        (30, 33, COPY, thing(taken)),
+        (33, 34, HOST, launching(joint)),
     ]
+    assert idle_of(GPU1, *rows) == [
+        (0, 8, DEVICE, thing(calls)),
+        (8, 10, COPY, thing(sent)),
+        (30, 50, NOTHING, None),
+    ]
+    path = critical_path(Chains(spans_of(*rows), plans()), 0)
+    assert [piece.thing for piece in path] == [
+        thing(calls), thing(sent), thing(theirs), thing(taken), launching(joint), thing(rest)
+    ]  # fmt: skip
+
+
+def test_what_comes_after_a_split_that_ends_with_an_exchange_waits_for_that():
+    """GPU0's split ends when it has taken GPU1's rows; then GPU1 computes split 2."""
+    rows = (
+        step_span(0, 60), split(1, 0, 30), shard(GPU1, 1, 2, 20), shard(GPU0, 1, 0, 10),
+        taken := exchange(GPU1, GPU0, 1, 20, 30), copied := copy(L_OUT, 30, 34), split(2, 34, 60),
+    )  # fmt: skip
+
+    assert idle_of(GPU1, *rows)[1:] == [(20, 30, COPY, thing(taken)), (30, 34, COPY, thing(copied))]
 
 
 def test_members_of_a_meta_device_wait_for_one_another_for_exchanges_and_for_the_host():
@@ -190,18 +218,18 @@ def test_members_of_a_meta_device_wait_for_one_another_for_exchanges_and_for_the
         (0, 10, HOST, thing(step)),
         (30, 40, DEVICE, thing(slow)),
         (40, 44, COPY, thing(moved)),
-        (44, 46, HOST, thing(one)),
-        (58, 60, HOST, thing(one)),
+        (44, 46, HOST, launching(one)),
+        (58, 60, HOST, launching(one)),
         (60, 70, HOST, thing(step)),
         (80, 90, NOTHING, None),
     ]
     assert idle_of(M1, *rows)[1:] == [
         (40, 44, COPY, thing(moved)),
-        (44, 46, HOST, thing(one)),
+        (44, 46, HOST, launching(one)),
         (46, 58, DEVICE, thing(last)),
-        (58, 60, HOST, thing(one)),
+        (58, 60, HOST, launching(one)),
         (60, 70, HOST, thing(step)),
-        (70, 75, HOST, thing(two)),
+        (70, 75, HOST, launching(two)),
     ]
 
 

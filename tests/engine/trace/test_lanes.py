@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from engine.trace.lanes import (
     busy,
     device_lanes,
-    joined_lanes,
     merged,
     overlap,
-    overlap_ns,
 )
 from engine.trace.records import MEMBER_LANE, SpanKind
 from tests.engine.trace.drawn import CPU, GPU0, GPU1, shard, span, spans_of, split
@@ -34,7 +32,7 @@ def test_intervals_are_cut_at_two_moments():
 def test_no_spans_have_no_devices_and_no_overlap():
     assert device_lanes(spans_of()) == ()
     assert busy(spans_of()) == {}
-    assert overlap_ns(spans_of()) == 0
+    assert overlap(spans_of()).total_ns == 0
 
 
 def test_devices_that_compute_at_once_overlap():
@@ -62,17 +60,27 @@ def test_the_members_of_a_meta_device_are_devices_and_it_is_none():
         span(SpanKind.SPLIT, 50, 60, lane=CPU, index=2),
     )
 
-    assert joined_lanes(spans) == (META,)
     assert device_lanes(spans) == (CPU, MEMBER_0, MEMBER_1)
     assert overlap(spans).pairs == {(MEMBER_0, MEMBER_1): 20}
 
 
-def test_a_device_that_computes_rows_of_anothers_split_is_busy_and_so_is_that():
-    spans = spans_of(split(1, 0, 50), shard(GPU0, 1, 10, 20), shard(GPU1, 1, 10, 25))
+def test_a_device_that_waits_for_rows_of_its_split_is_not_busy_meanwhile():
+    """GPU0's split 1 has rows on GPU1; its split of the next step has none."""
+    spans = spans_of(
+        split(1, 0, 50), shard(GPU0, 1, 0, 20), shard(GPU1, 1, 10, 45), split(1, 60, 70, step=1)
+    )
 
-    assert joined_lanes(spans) == ()
-    assert {lane: when.total_ns for lane, when in busy(spans).items()} == {GPU0: 50, GPU1: 15}
-    assert overlap_ns(spans) == 15
+    assert {lane: when.total_ns for lane, when in busy(spans).items()} == {GPU0: 30, GPU1: 35}
+    assert overlap(spans).total_ns == 10
+
+
+def test_a_split_in_which_nothing_is_computed_makes_no_lane_a_devices():
+    spans = spans_of(
+        span(SpanKind.SPLIT, 0, 50, lane=META, index=1), shard(MEMBER_0, 1, 0, 50),
+        span(SpanKind.SPLIT, 60, 60, lane=META, index=2),
+    )  # fmt: skip
+
+    assert device_lanes(spans) == (MEMBER_0,)
 
 
 @given(

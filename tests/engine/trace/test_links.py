@@ -28,7 +28,7 @@ def test_a_link_has_the_bytes_and_the_time_of_its_copies():
     between_gpus, from_cpu = links(spans)
 
     assert (from_cpu.source_lane, from_cpu.target_lane) == (CPU, GPU0)
-    assert (from_cpu.n_copies, from_cpu.n_bytes, from_cpu.busy_ns) == (3, 150, 30)
+    assert (from_cpu.n_transfers, from_cpu.n_bytes, from_cpu.busy_ns) == (3, 150, 30)
     assert from_cpu.gb_per_s == 5.0
     assert (from_cpu.p50_ns, from_cpu.p95_ns) == (15.0, pytest.approx(19.5))
     assert (between_gpus.source_lane, between_gpus.target_lane) == (GPU0, GPU1)

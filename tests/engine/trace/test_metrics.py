@@ -55,7 +55,7 @@ def test_a_step_is_divided_into_computing_copying_waiting_planning_and_the_rest(
         span(NODE, 110, 199, lane=0),
     )
 
-    summary = metrics.step_summary(spans, 0)
+    summary = metrics.steps_summary(spans, (0,))
 
     assert summary is not None
     assert summary.parts == Parts(compute_ns=40, copy_ns=15, wait_ns=25, plan_ns=15, rest_ns=5)
@@ -74,14 +74,14 @@ def test_spans_of_other_steps_and_outside_the_step_do_not_count():
         span(SPLIT, 100, 200, step=1),
     )
 
-    summary = metrics.step_summary(spans, 0)
+    summary = metrics.steps_summary(spans, (0,))
 
     assert summary is not None
     assert summary.parts == Parts(compute_ns=30, rest_ns=70)
 
 
 def test_a_step_that_is_not_finished_has_no_summary():
-    assert metrics.step_summary(spans_of(span(SPLIT, 0, 10)), 0) is None
+    assert metrics.steps_summary(spans_of(span(SPLIT, 0, 10)), (0,)) is None
 
 
 @given(
@@ -96,7 +96,7 @@ def test_a_step_that_is_not_finished_has_no_summary():
 def test_the_parts_always_add_up_to_the_wall_time(rows):
     spans = spans_of(step_span(100, 250), *(span(k, s, s + n, lane=lane) for k, s, n, lane in rows))
 
-    summary = metrics.step_summary(spans, 0)
+    summary = metrics.steps_summary(spans, (0,))
 
     assert summary is not None
     assert summary.parts.wall_ns == summary.wall_ns == 150

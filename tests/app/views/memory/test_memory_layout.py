@@ -29,6 +29,23 @@ def test_bars_have_the_exact_bytes_of_the_ledger():
     assert [round(device.total / MIB, 2) for device in facts.devices] == [129.43, 105.93]
 
 
+def test_devices_in_one_memory_that_fit_alone_and_not_together_are_a_problem():
+    plans = paper_run.plans()
+    gpu, cpu = plans.prompt.devices
+    devices = (
+        replace(gpu, shares_memory=True, memory_free=140 * MIB),
+        replace(cpu, memory_free=140 * MIB),
+    )
+    token = replace(plans.token, devices=devices)
+
+    facts = memory_facts(replace(plans, prompt=replace(plans.prompt, devices=devices), token=token))
+
+    assert not any(device.over for device in facts.devices)
+    assert paper_run.words(facts.problem).startswith(
+        "Does not fit: OpenCL0, CPU work in the same memory, need "
+    )
+
+
 def test_parts_stand_in_fixed_order_and_touch():
     shapes = made(memory_facts(paper_run.plans())).lines[1].shapes
 

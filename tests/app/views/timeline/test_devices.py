@@ -8,7 +8,7 @@ from PySide6.QtGui import QHelpEvent
 from app.state.app_state import AppState, RunInfo, Selection
 from app.theme.theme import Theme, ThemeChoice
 from app.views import timeline
-from app.views.timeline.analysis import analyse, last_steps, path_of, rows_of_things
+from app.views.timeline.analysis import analyse, path_of, rows_of_things
 from app.views.timeline.device_words import (
     path_words,
     pipeline_words,
@@ -23,7 +23,7 @@ from engine.core.plan import Batch
 from engine.core.summary import RunState, Together
 from engine.trace.idle import IdleCause
 from engine.trace.lanes import Thing
-from engine.trace.records import SpanKind
+from engine.trace.records import HOST_LANE, SpanKind
 from engine.trace.snapshot import TraceSnapshot
 from tests.app.models import paper_pipeline, paper_run
 from tests.app.models.paper_run import words
@@ -159,7 +159,9 @@ def test_shares_and_what_they_hand_over_are_shown_with_the_devices_that_are_join
     exchange = int(np.flatnonzero(spans["kind"] == SpanKind.EXCHANGE)[0])
     view.choose_row(share)
 
-    assert titles(view)[2:5] == ["OpenCL0", "from OpenCL1", "OpenCL1"]
+    assert titles(view)[:6] == [
+        "Meta()", "OpenCL0", "from CPU", "from OpenCL1", "OpenCL1", "from CPU",
+    ]  # fmt: skip
     assert "its share computed on OpenCL0" in view.scene.tip(share)
     assert "handed over into OpenCL0 from OpenCL1" in view.scene.tip(exchange)
     assert state.selection.split_id == int(spans[share]["index"])
@@ -418,17 +420,6 @@ def test_things_are_found_among_the_spans_with_all_their_pieces():
     assert np.all(spans[rows]["step"] == 1)
 
 
-def test_of_a_very_long_run_the_last_whole_steps_are_looked_at():
-    spans = paper_pipeline.run_on_paper(10).spans()
-
-    kept = last_steps(spans, 50)
-
-    assert len(kept) <= 50
-    for step in np.unique(kept["step"]):
-        assert np.sum(kept["step"] == step) == np.sum(spans["step"] == step)
-    assert last_steps(spans, len(spans)) is spans
-
-
 def test_things_in_words_name_split_device_copy_and_what_the_host_does():
     table = paper_pipeline.plans().prompt
     plan_id = table.plan_id
@@ -442,6 +433,8 @@ def test_things_in_words_name_split_device_copy_and_what_the_host_does():
     assert say(Thing(SpanKind.COPY, 1, plan_id, 5, 0)) == (
         f"{table.copy_name(5)}, copied into device 1"
     )
+    launching = say(Thing(SpanKind.SPLIT, HOST_LANE, plan_id, 2, 0))
+    assert launching == f"the host launches pieces of split 2, {table.split_name(2)}"
     assert say(Thing(SpanKind.SHARD, 128, 99, 2, 0)) == "the share of split 2 on device 128"
     assert say(Thing(SpanKind.EXCHANGE, 128, 99, 2, 0)) == ("what split 2 hands over to device 128")
 
@@ -465,7 +458,7 @@ def test_the_line_of_a_run_leaves_out_what_is_less_than_a_hundredth(analysis):
     ],
 )
 def test_whether_there_was_a_pipeline_is_said_with_the_devices(n_copies, why_off, said):
-    assert pipeline_words(Together(1, (), (), 0, (), n_copies, why_off)) == said
+    assert pipeline_words(Together(1, (), (), 0, (), n_copies, why_off, 1, 1)) == said
 
 
 def test_a_path_without_pieces_has_no_words():

@@ -183,6 +183,19 @@ def test_the_links_of_a_plan_are_those_that_it_copies_over():
     assert (1, 0) in found
 
 
+def test_what_is_copied_to_devices_that_are_joined_goes_to_each_of_them():
+    plan = paper_pipeline.joined_plans().prompt
+    sources = set(plan.copies["source"][plan.copies["target"] == 0].tolist())
+
+    found = planned_links(plan)
+
+    assert sources
+    assert {pair for pair in found if pair[0] >= 128} == {
+        (lane, source) for lane in (128, 129) for source in sources
+    }
+    assert not [target for target, _ in found if target == 0]
+
+
 def test_devices_that_a_backend_joins_have_lanes_below_it():
     plan = paper_pipeline.joined_plans().prompt
     members = members_of(plan.devices)

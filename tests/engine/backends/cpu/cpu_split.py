@@ -75,7 +75,7 @@ class CpuSplit:
 
     def read(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """The values of a tensor, (ne3, ne2, ne1, ne0); quantised ones as float32."""
-        base = tensor if tensor.view_src is None else tensor.view_src
+        base = tensor.base
         place = self._places[base]
         assert self.buffer is not None
         memory = self.buffer.host
@@ -101,7 +101,7 @@ class CpuSplit:
         owners: dict[Tensor, None] = {}
         for node in nodes:
             for tensor in (*node.src, node):
-                owners[tensor if tensor.view_src is None else tensor.view_src] = None
+                owners[tensor.base] = None
         return list(owners)
 
 

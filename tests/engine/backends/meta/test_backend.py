@@ -187,7 +187,7 @@ def test_one_member_may_have_a_tensor_alone():
     assert_same(values, ordered(product), 2, {weight: one_of(1, 2)})
 
 
-def test_the_time_of_each_piece_and_exchange_is_told():
+def test_the_time_of_each_stage_and_exchange_is_told():
     values = Values()
     weights, out = feed_forward(values)
     device = joined_cpus(2, shared_feed_forward(weights, 32, 64))
@@ -195,9 +195,9 @@ def test_the_time_of_each_piece_and_exchange_is_told():
     with closing(Computed(device, values, ordered(out))) as shared:
         (done,) = shared.completions
 
-    pieces = [shard for shard in done.shards if not shard.source]
+    stages = [shard for shard in done.shards if not shard.source]
     moves = [shard for shard in done.shards if shard.source]
-    assert len(pieces) == 4
+    assert len(stages) == 4
     assert len(moves) == 2
     assert {move.n_bytes for move in moves} == {32 * N_TOKENS * 4}
     assert all(done.start_ns <= s.start_ns <= s.end_ns <= done.end_ns for s in done.shards)

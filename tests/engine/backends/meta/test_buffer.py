@@ -26,9 +26,11 @@ def tensor(*ne, tensor_type=TensorType.F32, name=""):
 class Memory(BufferType):
     """A CPU's memory that has so many bytes left, and counts what it gave."""
 
-    def __init__(self, real, n_bytes, max_bytes):
+    def __init__(self, real, n_bytes, max_bytes, pad_row_elems):
         self._real = real
-        self.facts = BufferTypeFacts("room", alignment=32, max_bytes=max_bytes)
+        self.facts = BufferTypeFacts(
+            "room", alignment=32, max_bytes=max_bytes, pad_row_elems=pad_row_elems
+        )
         self.free = n_bytes
         self.sizes = []
 
@@ -52,9 +54,9 @@ class Memory(BufferType):
 class Room(Device):
     """A CPU with such memory."""
 
-    def __init__(self, n_bytes=2**30, max_bytes=None):
+    def __init__(self, n_bytes=2**30, max_bytes=None, pad_row_elems=0):
         self._real = create().devices()[0]
-        self.memory = Memory(self._real.buffer_type(), n_bytes, max_bytes)
+        self.memory = Memory(self._real.buffer_type(), n_bytes, max_bytes, pad_row_elems)
 
     @property
     def facts(self):
@@ -142,6 +144,17 @@ def test_members_have_room_for_their_parts_only():
     assert [sum(room.memory.sizes) for room in members] == [50 * 256 + 256, 50 * 256 + 256, 256]
 
 
+def test_parts_have_room_for_what_their_members_memory_pads():
+    """CUDA reads rows of quantised weights up to 512 elements: behind the last one too."""
+    members = [Room(pad_row_elems=512), Room()]
+    x = tensor(96, 6, tensor_type=TensorType.Q4_0)
+
+    filled(x, shards={x: shard_along(0, (32, 64))}, members=members)
+
+    # A row of 32 elements has 18 bytes, and 480 more behind the last have 270.
+    assert [room.memory.sizes for room in members] == [[384], [224]]
+
+
 def test_a_member_whose_buffers_are_small_has_several():
     members = [Room(max_bytes=1000), Room()]
     tensors = [tensor(64, 4) for _ in range(3)]
@@ -171,8 +184,10 @@ def test_a_buffer_for_results_is_the_same_on_every_member():
     raw = np.arange(100, dtype=np.uint8)
 
     buffer.clear(7)
-    buffer.set_tensor(50, raw)
+    told = []
+    buffer.set_tensor(50, raw).on_complete(told.append)
 
+    assert [[shard.device for shard in done.shards] for done in told] == [["ROOM", "ROOM"]]
     for member in range(2):
         own = buffer.place_on(member, 0)
         assert np.array_equal(read(own, 50), np.full(50, 7, np.uint8))

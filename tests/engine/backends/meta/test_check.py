@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 import pytest
 
 from engine.backends.meta.check import check_shared
-from engine.backends.null.virtual import parse_virtual
 from engine.core.options import Options, SplitMode
 from engine.core.plan import Batch
 from engine.core.shards import shard_along
 from engine.errors import PlacementError
 from engine.gguf.reader import open_gguf
 from engine.model.planning import make_planner
+from engine.sched.cross_reads import CrossReads
+from tests.engine.paper import parse_virtual
 from tests.oracle import golden
 
 CPU = parse_virtual("CPU:cpu:16384")
@@ -24,8 +25,11 @@ def planner_on(file, *devices, **options):
 
 def check(planner, shards=None):
     model = planner.model
-    for planned in planner.reserved.values():
-        check_shared(planned.plan, model.joined, model.shards if shards is None else shards)
+    shards = model.shards if shards is None else shards
+    return [
+        check_shared(planned.plan, model.joined, shards, read_outside=CrossReads(planned.plan).of)
+        for planned in planner.reserved.values()
+    ]
 
 
 @pytest.fixture
@@ -58,6 +62,18 @@ def test_a_plan_whose_parts_all_members_compute_passes(nano):
     a, b = parse_virtual("A:gpu:4096"), parse_virtual("B:gpu:4096")
 
     check(planner_on(nano, a, b))
+
+
+def test_exchanges_go_through_room_for_the_largest_of_them(nano):
+    """Parts of sums, [n_embd, n_tokens] from both members, or of logits, [n_vocab, n_tokens]."""
+    planner = planner_on(nano, parse_virtual("A:gpu:4096"), parse_virtual("B:gpu:4096"))
+    prompt = planner.reserved[Batch.PROMPT].plan.shape.n_tokens
+    n_embd, n_vocab = planner.hparams.n_embd, planner.hparams.n_vocab
+
+    largest = 4 * max(2 * n_embd, n_vocab)
+    found = check(planner)
+
+    assert found == [pytest.approx(largest * n, abs=512) for n in (prompt, 1)]
 
 
 def test_a_member_without_a_kernel_for_its_part_is_named(nano):

@@ -38,7 +38,7 @@ class Pending(Event):
 
 
 def works():
-    """Two pieces, an exchange, two pieces; the last two end it."""
+    """Two stages, an exchange, two stages; the last two end it."""
     events = [Pending(10, 20), Pending(11, 22), Pending(22, 25), Pending(25, 40), Pending(26, 50)]
     return events, [
         Work(events[0], "A"),

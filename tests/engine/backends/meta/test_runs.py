@@ -121,7 +121,7 @@ def test_logits_have_the_same_bits_each_time(session):
 
 
 @pytest.mark.gpu
-def test_pieces_and_exchanges_of_each_member_are_in_the_trace(session):
+def test_stages_and_exchanges_of_each_member_are_in_the_trace(session):
     session.options = TWO
     session.run(PROMPT, 3)
 

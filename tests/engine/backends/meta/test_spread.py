@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from engine.backends.meta.spread import Exchange, Piece, spread
+from engine.backends.meta.spread import Exchange, Stage, spread
 from engine.core import build
 from engine.core.ops import GluOp, Op
 from engine.core.shards import one_of, shard_along
@@ -36,9 +36,9 @@ def spread_over(nodes, shards, n_members=2, **more):
     return spread(nodes, n_members, shards, read_outside=more.pop("read_outside", ()), **more)
 
 
-def ops(piece):
+def ops(stage):
     """Operations of each member, in order."""
-    return [[node.op for node in nodes] for nodes in piece.nodes]
+    return [[node.op for node in nodes] for nodes in stage.nodes]
 
 
 def test_members_compute_their_channels_then_exchange_sums_then_add_them():
@@ -115,9 +115,9 @@ def test_what_one_member_has_alone_it_computes_and_hands_round():
 def test_without_shards_every_member_computes_the_nodes_themselves():
     nodes, _ = feed_forward(32, 64)
 
-    (piece,) = spread_over(nodes, {}).steps
+    (stage,) = spread_over(nodes, {}).steps
 
-    assert piece.nodes == (tuple(nodes), tuple(nodes))
+    assert stage.nodes == (tuple(nodes), tuple(nodes))
 
 
 def test_a_result_read_outside_is_gathered_where_it_was_planned():
@@ -129,7 +129,7 @@ def test_a_result_read_outside_is_gathered_where_it_was_planned():
         [product, scaled], {weight: shard_along(1, (32, 64))}, read_outside=[product]
     ).steps
 
-    assert [type(step) for step in steps] == [Piece, Exchange, Piece]
+    assert [type(step) for step in steps] == [Stage, Exchange, Stage]
     assert ops(steps[0]) == [[Op.MUL_MAT, Op.CPY]] * 2
     for own in steps[2].nodes:
         *copies, last = own
@@ -161,9 +161,9 @@ def test_a_product_of_divided_rows_takes_what_another_rule_left_divided():
 
     steps = spread_over([product, norm, out], shards).steps
 
-    computed = [node.op for step in steps if isinstance(step, Piece) for node in step.nodes[0]]
+    computed = [node.op for step in steps if isinstance(step, Stage) for node in step.nodes[0]]
     assert computed == [Op.MUL_MAT, Op.CPY, Op.CPY, Op.CPY, Op.RMS_NORM, Op.MUL_MAT, Op.ADD]
-    norms = [n for s in steps if isinstance(s, Piece) for n in s.nodes[1] if n.op is Op.RMS_NORM]
+    norms = [n for s in steps if isinstance(s, Stage) for n in s.nodes[1] if n.op is Op.RMS_NORM]
     assert norms == [norm]
 
 
@@ -179,7 +179,7 @@ def test_parts_are_not_written_over_parts_that_others_still_read():
         [product, total], shards, are_one=lambda node, source: (node, source) == (total, y)
     ).steps
 
-    sums = [[n for step in steps if isinstance(step, Piece) for n in step.nodes[1]
+    sums = [[n for step in steps if isinstance(step, Stage) for n in step.nodes[1]
              if n.op is Op.ADD] for steps in (apart, over)]  # fmt: skip
     assert [[node.ne[0] for node in own] for own in sums] == [[32], [64]]
     assert sums[1] == [total]

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.backend.interface import Place, SplitGraph
-from engine.backends.null.clock import CALL_NS, Stream, VirtualClock
+from engine.backends.null.clock import CALL_NS, HOST, Stream, VirtualClock
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core import build
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
+from tests.engine.paper import parse_virtual
 
 
 def test_work_begins_when_the_host_asks_and_what_it_waits_for_is_done():
@@ -32,22 +32,52 @@ def test_a_transfer_takes_the_first_time_in_which_its_link_is_free():
     ####................####      then  ####++++++++++++++++++++####----->
     """
     clock = VirtualClock()
-    link = clock.link("A", "B")
-    clock.work(10, link=link)
-    clock.work(10, link=link, after_ns=30)
+    way = clock.way("A", "B")
+    clock.work(10, way=way)
+    clock.work(10, way=way, after_ns=30)
 
-    assert clock.work(25, link=link) == (40, 65)
-    assert clock.work(20, link=link) == (10, 30)
-    assert clock.work(1, link=link, after_ns=5) == (65, 66)
+    assert clock.work(25, way=way) == (40, 65)
+    assert clock.work(20, way=way) == (10, 30)
+    assert clock.work(1, way=way, after_ns=5) == (65, 66)
+
+
+def test_three_devices_that_send_to_one_take_turns():
+    clock = VirtualClock()
+
+    sent = [clock.work(10, way=clock.way(source, "D")) for source in ("A", "B", HOST)]
+
+    assert sent == [(0, 10), (10, 20), (20, 30)]
+
+
+def test_a_transfer_waits_until_it_can_leave_and_arrive():
+    """A sends to B and C sends to D; then A to D has room on both ends from 25 on only.
+
+    A out  ####......####         B in, D in
+    D in   ..........  ####....
+    """
+    clock = VirtualClock()
+    clock.work(10, way=clock.way("A", "B"))
+    clock.work(5, way=clock.way("A", "B"), after_ns=20)
+    clock.work(8, way=clock.way("C", "D"), after_ns=12)
+
+    assert clock.work(6, way=clock.way("A", "D")) == (25, 31)
+    assert clock.work(2, way=clock.way("A", "D")) == (10, 12)
+
+
+def test_the_host_serves_devices_at_once():
+    clock = VirtualClock()
+
+    assert clock.work(10, way=clock.way(HOST, "A")) == (0, 10)
+    assert clock.work(10, way=clock.way(HOST, "B")) == (0, 10)
 
 
 def test_what_is_over_does_not_stand_in_the_way():
     clock = VirtualClock()
-    link = clock.link("A", "B")
-    clock.work(10, link=link)
+    way = clock.way("A", "B")
+    clock.work(10, way=way)
     clock.wait(10)
 
-    assert clock.work(5, link=link) == (10, 15)
+    assert clock.work(5, way=way) == (10, 15)
 
 
 def test_the_host_moves_by_calls_and_by_waits_and_never_back():
@@ -62,11 +92,11 @@ def test_the_host_moves_by_calls_and_by_waits_and_never_back():
     assert clock.now_ns == 7_000 + CALL_NS
 
 
-def test_a_link_is_one_way():
+def test_a_device_sends_while_it_receives():
     clock = VirtualClock()
 
-    assert clock.link("A", "B") is clock.link("A", "B")
-    assert clock.link("A", "B") is not clock.link("B", "A")
+    assert clock.work(10, way=clock.way("A", "B")) == (0, 10)
+    assert clock.work(10, way=clock.way("B", "A")) == (0, 10)
 
 
 LINES = (
@@ -212,13 +242,15 @@ def assert_apart(works):
 
 
 @given(SEQUENCES)
-def test_work_of_one_stream_and_of_one_link_never_overlaps_itself(sequence):
+def test_work_of_one_stream_and_into_or_out_of_one_device_never_overlaps_itself(sequence):
     machine = done(sequence)
 
     for stream in range(len(LINES)):
         assert_apart([work for work in machine.works if stream in work.streams])
-    for link in {work.link for work in machine.works} - {None}:
-        assert_apart([work for work in machine.works if work.link == link])
+    moves = [work for work in machine.works if work.link is not None]
+    for device in range(len(LINES)):
+        assert_apart([work for work in moves if work.link[0] == device])
+        assert_apart([work for work in moves if work.link[1] == device])
 
 
 @given(SEQUENCES)

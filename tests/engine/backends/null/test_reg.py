@@ -14,12 +14,12 @@ from engine.backends.null.costs import (
     usual_speed,
 )
 from engine.backends.null.reg import NullReg
-from engine.backends.null.virtual import parse_virtual
 from engine.core import build
 from engine.core.devices import BufferUsage
 from engine.core.repack import CPU_REPACK
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
+from tests.engine.paper import parse_virtual
 
 
 @pytest.fixture

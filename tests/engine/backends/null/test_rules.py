@@ -3,7 +3,6 @@
 import pytest
 
 from engine.backends.null import presets
-from engine.backends.null.virtual import parse_virtual
 from engine.core import build
 from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceType, RowShares
 from engine.core.ops import Op
@@ -11,6 +10,7 @@ from engine.core.repack import CPU_REPACK
 from engine.core.rows import split_memory
 from engine.core.tensor import Tensor, shape4
 from engine.core.types import TensorType
+from tests.engine.paper import parse_virtual
 
 CPU = presets.cpu("CPU", 1)
 BLAS = presets.blas("BLAS", 0)

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from engine.backends.null.costs import usual_speed
 from engine.backends.null.presets import MIB, PRESETS
-from engine.backends.null.virtual import KEYS, parse_paper, parse_virtual
+from engine.backends.null.virtual import KEYS, parse_paper
 from engine.core import build
 from engine.core.devices import BufferFacts, BufferTypeFacts, DeviceFacts, DeviceType
 from engine.core.repack import CPU_REPACK
 from engine.core.tensor import Tensor
 from engine.core.types import TensorType
 from engine.errors import PlacementError
+from tests.engine.paper import parse_virtual
 
 HOST = BufferTypeFacts("CPU", is_host=True)
 
@@ -34,6 +35,34 @@ def test_name_type_and_free_memory():
 
     assert (facts.name, facts.type, facts.reg) == ("GPU0", DeviceType.GPU, "NULL")
     assert facts.memory_free == facts.memory_total == 8192 * MIB
+
+
+@pytest.mark.parametrize("key", ["gbps", "gflops", "link"])
+def test_speeds_may_be_decimals(key):
+    speed = parse_paper(f"G:gpu:1:{key}=0.125").speed
+
+    field = {"link": "link_gbps"}.get(key, key)
+    assert speed == replace(usual_speed(parse_virtual("G:gpu:1")), **{field: 0.125})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "unit"),
+    [
+        ("link", "0", "GB/s"), ("gbps", "0.0001", "GB/s"), ("gflops", "fast", "GFLOP/s"),
+        ("link", "1e3", "GB/s"), ("link", "-1", "GB/s"), ("gbps", "1.", "GB/s"),
+        ("gflops", "12345678901234", "GFLOP/s"), ("link", "\u0663", "GB/s"),
+    ],
+)  # fmt: skip
+def test_a_speed_that_is_none_is_refused_with_its_unit(key, value, unit):
+    with pytest.raises(PlacementError) as caught:
+        parse_paper(f"G:gpu:1:{key}={value}")
+
+    assert f"The key {key} is {value}; it must be a number of {unit}" in caught.value.sentence
+
+
+def test_a_key_that_is_given_twice_is_refused():
+    with pytest.raises(PlacementError, match="It has the key link twice: 1 and 2"):
+        parse_paper("G:gpu:1:link=1,gbps=3,link=2")
 
 
 @pytest.mark.parametrize(
@@ -164,8 +193,6 @@ KEY_VALUE = f"key=value with a key of {', '.join(KEYS)}"
         ("GPU0:gpu:1:align=0", "The key align is 0; it must be a power of two."),
         ("GPU0:gpu:1:offload=yes", f"The key offload is yes; it must be a {NUMBER}."),
         ("CPU:cpu:1:split=1", "It has the key split, which only a GPU has."),
-        ("GPU0:gpu:1:gbps=0", "The key gbps is 0; it must be above 0."),
-        ("GPU0:gpu:1:link=fast", f"The key link is fast; it must be a {NUMBER}."),
         ("GPU0:gpu:1:max=\u00b2", f"The key max is \u00b2; it must be a {NUMBER}."),
         ("GPU0:gpu:1:max=" + "9" * 5000, f"The key max is {'9' * 5000}; it must be a {NUMBER}."),
     ],

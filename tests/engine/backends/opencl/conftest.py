@@ -175,5 +175,5 @@ def _owners(nodes: Sequence[Tensor]) -> list[Tensor]:
     owners: dict[Tensor, None] = {}
     for node in nodes:
         for tensor in (*node.src, node):
-            owners[tensor if tensor.view_src is None else tensor.view_src] = None
+            owners[tensor.base] = None
     return list(owners)

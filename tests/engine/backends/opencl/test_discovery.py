@@ -17,7 +17,7 @@ from engine.backends.opencl.discovery import (
     platform_rank,
     select,
 )
-from engine.backends.opencl.reg import offload_min_batch
+from engine.backends.opencl.reg import number_in
 
 ROOT = Path(__file__).parents[4]
 
@@ -182,11 +182,23 @@ def test_a_missing_pyopencl_is_a_state_too():
     assert printed.startswith("pyopencl cannot be loaded")
 
 
-@pytest.mark.parametrize(("text", "wanted"), [("", 32), ("7", 7), ("many", 32)])
-def test_ggmls_variable_sets_the_offload_threshold(monkeypatch, text, wanted):
+@pytest.mark.parametrize(("text", "wanted"), [("", 32), ("7", 7), (" 8 ", 8), ("0", 0)])
+def test_a_number_in_the_environment_is_taken(monkeypatch, text, wanted):
     monkeypatch.setenv("GGML_OP_OFFLOAD_MIN_BATCH", text)
 
-    assert offload_min_batch() == wanted
+    assert number_in("GGML_OP_OFFLOAD_MIN_BATCH", 32) == (wanted, ())
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", "99999999999", "\u00b2"])
+def test_what_is_no_number_there_is_said_among_what_is_not_available(monkeypatch, text):
+    monkeypatch.setenv("SPLITSCOPE_OPENCL_PARTS", text)
+
+    n_parts, (fault,) = number_in("SPLITSCOPE_OPENCL_PARTS", 1, low=1)
+
+    assert n_parts == 1
+    assert fault.name == f"SPLITSCOPE_OPENCL_PARTS={text}"
+    assert fault.reason == "it must be a whole number from 1 to 999999999"
+    assert fault.hint == "It is taken as 1."
 
 
 def test_importing_the_family_loads_no_driver():

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from engine.backends.null.virtual import parse_virtual
 from engine.backends.opencl.device import make_devices
 from engine.core.options import Options
 from engine.errors import DeviceError
 from engine.model.loader import Resident, load_cache, load_weights
 from engine.model.planning import make_planner
 from tests.engine.model.made import made_file
+from tests.engine.paper import parse_virtual
 
 pytestmark = pytest.mark.gpu
 

@@ -7,6 +7,7 @@ import pytest
 from engine.backend.interface import Place
 from engine.backends.opencl.device import make_devices
 from engine.backends.opencl.platforms import parts_of
+from engine.backends.opencl.reg import create
 
 pytestmark = pytest.mark.gpu
 
@@ -55,6 +56,30 @@ def test_a_cpu_is_taken_as_as_many_devices_as_asked_for_and_as_it_has_cores(foun
     assert parts[0].description.endswith(f"part 1 of 2 ({n_cores // 2} of {n_cores} cores)")
     assert len(parts_of(found, 10 * n_cores)) == n_cores
     assert parts_of(found, 1) == (found,)
+
+
+def test_more_parts_than_cores_are_said(opencl, found):
+    n_cores = found.handle.max_compute_units
+
+    devices, (fewer,) = make_devices(opencl, (found,), 32, n_parts=10 * n_cores)
+
+    assert len(devices) == n_cores
+    assert fewer.name == f"{10 * n_cores} parts of {found.description}"
+    assert fewer.reason == f"a part has one core at least, and there are {n_cores}"
+    assert fewer.hint == f"It is taken as {n_cores}."
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [("SPLITSCOPE_OPENCL_PARTS", "1.5"), ("GGML_OP_OFFLOAD_MIN_BATCH", "many")],
+)
+def test_a_variable_that_cannot_be_read_is_among_what_is_not_available(monkeypatch, variable, text):
+    monkeypatch.setenv(variable, text)
+
+    reg = create()
+
+    assert reg.devices()
+    assert f"{variable}={text}" in [item.name for item in reg.unavailable()]
 
 
 def test_the_parts_are_devices_with_a_context_in_common(pair):

@@ -151,9 +151,10 @@ def test_without_memory_on_one_device_nothing_stays_on_the_others(device, small,
     error = refused.value
     assert error.title == "OpenCL7 has no memory for its rows of matrices."
     assert error.sentence.startswith(
-        "It has 10,000 bytes free, and 12,288 were asked for; blk.0.ffn (8,192 bytes) is the first "
-        "that does not fit."
+        "It has 10,000 bytes free, and 12,288 bytes were asked for; blk.0.ffn (8,192 bytes) is the "
+        "first that does not fit."
     )
+    assert error.hint.startswith("Give it a smaller share (-ts)")
     assert "OUT_OF_RESOURCES" in error.details
 
 

@@ -60,8 +60,7 @@ class Setting:
         return weight
 
     def place_of(self, tensor):
-        base = tensor if tensor.view_src is None else tensor.view_src
-        place = self.places.setdefault(base, Place(self.memory, 4096 * len(self.places)))
+        place = self.places.setdefault(tensor.base, Place(self.memory, 4096 * len(self.places)))
         return Place(place.buffer, place.offset + tensor.view_offs)
 
     def steps(self, *nodes):
@@ -80,7 +79,7 @@ def word(step):
         return f"< {step.mate.name}"
     who = "main" if step.mate is None else step.mate.name
     kernels = " ".join(call.kernel.removeprefix("mul_") for call in step.calls)
-    return f"{who}{' rows' if step.of_rows else ''}: {kernels}"
+    return f"{who}: {kernels}"
 
 
 def leaf(tensor_type, *ne):
@@ -94,7 +93,7 @@ def test_a_product_is_sent_out_computed_everywhere_and_gathered():
     words = setting.words(build.mul_mat(weight, leaf(F32, 32)))
 
     assert words == [
-        "> A", "> B", "A rows: mat_vec", "B rows: mat_vec", "main rows: mat_vec", "< A", "< B",
+        "> A", "> B", "A: mat_vec", "B: mat_vec", "main: mat_vec", "< A", "< B",
     ]  # fmt: skip
 
 
@@ -121,9 +120,9 @@ def test_activations_are_sent_once_for_all_products_that_read_them():
     words = setting.words(q, between, k)
 
     assert words == [
-        "> A", "A rows: mat_vec", "main rows: mat_vec", "< A",
+        "> A", "A: mat_vec", "main: mat_vec", "< A",
         "main: scale",
-        "A rows: mat_vec", "main rows: mat_vec", "< A",
+        "A: mat_vec", "main: mat_vec", "< A",
     ]  # fmt: skip
 
 
@@ -161,7 +160,7 @@ def test_a_mate_without_rows_of_a_product_gets_its_activations_with_the_next():
     words = setting.words(small, large)
 
     assert words == [
-        "main rows: mat_vec", "> A", "A rows: mat_vec", "main rows: mat_vec", "< A",
+        "main: mat_vec", "> A", "A: mat_vec", "main: mat_vec", "< A",
     ]  # fmt: skip
 
 
@@ -176,9 +175,9 @@ def test_every_device_rounds_activations_once_for_products_that_share_them():
     words = setting.words(q, build.scale(q, 2.0), k)
 
     assert words[1:3] == [
-        "A rows: whole_rows_q8_0 mat_vec", "main rows: whole_rows_q8_0 mat_vec",
+        "A: whole_rows_q8_0 mat_vec", "main: whole_rows_q8_0 mat_vec",
     ]  # fmt: skip
-    assert words[-3:] == ["A rows: mat_vec", "main rows: mat_vec", "< A"]
+    assert words[-3:] == ["A: mat_vec", "main: mat_vec", "< A"]
 
 
 def test_other_products_and_what_is_empty_stay_whole():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -162,7 +163,26 @@ def test_two_devices_give_what_one_gives(streams, tensor_type, n_columns):
 
     assert_same(got, want)
     assert alone.shards == ()
-    assert len(shared.shards) == 14
+    assert len(shared.shards) == 16
+
+
+def test_a_completion_tells_all_that_the_main_device_computes_and_none_of_its_waits(streams, two):
+    nodes, values = layer(streams, TensorType.Q8_0, 7)
+
+    _, done = run(streams, nodes, values, shares=(1, 1))
+
+    main = two[0].name
+    queue = sorted(
+        (s for s in done.shards if s.source or s.device == main), key=lambda s: s.start_ns
+    )
+    assert (queue[0].start_ns, queue[-1].end_ns) == pytest.approx(
+        (done.start_ns, done.end_ns), rel=0, abs=CLOCK_NS
+    )
+    kinds = [bool(shard.source) for shard in queue]
+    assert (kinds[0], kinds[-1]) == (False, False)
+    assert (False, False) not in itertools.pairwise(kinds)
+    own_ns = sum(shard.end_ns - shard.start_ns for shard in queue if not shard.source)
+    assert own_ns < done.end_ns - done.start_ns
 
 
 @pytest.mark.parametrize(("shares", "main"), [((3, 1), 0), ((3, 1), 1), ((1, 0), 0), ((0, 1), 1)])
@@ -232,6 +252,24 @@ def test_memory_that_devices_compute_through_is_given_back(opencl, found):
 
     assert min(held) > 0
     assert [device._held_bytes for device in devices] == [0, 0]
+
+
+def test_a_mate_has_its_memory_before_the_first_split(opencl, found, monkeypatch):
+    """For what it multiplies its rows with, and for the three results of one input."""
+    main, mate = two_devices(opencl, found)
+    monkeypatch.setattr(opencl, "_devices", (main, mate))
+    streams = [device.init_backend() for device in (main, mate)]
+    nodes, values = layer(streams, F32, 7)
+
+    streams[0].prepare_for(nodes)
+    reserved = mate._held_bytes
+    run(streams, nodes, values, shares=(1, 1))
+    held = mate._held_bytes
+    for stream in streams:
+        stream.dispose()
+
+    assert reserved == held > 0
+    assert [device._held_bytes for device in (main, mate)] == [0, 0]
 
 
 def test_a_split_without_such_products_is_computed_as_before(streams):

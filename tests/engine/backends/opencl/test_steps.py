@@ -189,9 +189,7 @@ def token(bench):
 
 def bytes_of(bench, nodes):
     """What the nodes hold, tables that rows are set in included."""
-    return [
-        bench.read(node if node.view_src is None else node.view_src).tobytes() for node in nodes
-    ]
+    return [bench.read(node.base).tobytes() for node in nodes]
 
 
 @pytest.fixture

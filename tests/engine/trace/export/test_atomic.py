@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from engine.errors import ExportError
-from engine.trace.export.atomic import write_atomically
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from engine.trace.export import atomic
+from engine.trace.export.atomic import check_target, write_atomically
 
 
 def test_the_parts_are_written_one_after_another(tmp_path: Path):
@@ -109,3 +107,72 @@ def test_a_model_is_not_written_over(tmp_path: Path) -> None:
         write_atomically(path, [b"a trace"])
 
     assert path.read_bytes() == b"GGUF and its weights"
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    (tmp_path / "middle").symlink_to("far/a.bin")
+    (tmp_path / "link").symlink_to(tmp_path / "middle")
+
+    write_atomically(tmp_path / "link", [b"new"])
+
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "middle").is_symlink()
+    assert (tmp_path / "far" / "a.bin").read_bytes() == b"new"
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["a.bin"]
+
+
+def test_a_link_that_leads_in_a_circle_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+
+    with pytest.raises(ExportError, match="This link leads nowhere"):
+        check_target(tmp_path / "a")
+
+
+def test_a_model_behind_a_link_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF and its weights")
+    (tmp_path / "link").symlink_to("model.gguf")
+
+    with pytest.raises(ExportError, match="It is a model"):
+        check_target(tmp_path / "link")
+
+
+def test_nothing_is_written_among_the_systems_own(tmp_path: Path, monkeypatch) -> None:
+    """A folder stands for /dev: its link `stdout` leads out of it, to a file."""
+    system = tmp_path / "dev"
+    system.mkdir()
+    (system / "stdout").symlink_to(tmp_path / "file")
+    (tmp_path / "folder").symlink_to(system)
+    (tmp_path / "link").symlink_to(system / "stdout")
+    monkeypatch.setattr(atomic, "SYSTEM_FOLDERS", (system,))
+
+    for path in (system / "new", system / "stdout", tmp_path / "link", tmp_path / "folder/stdout"):
+        with pytest.raises(ExportError, match="the system's own"):
+            check_target(path)
+
+    assert [path.name for path in system.iterdir()] == ["stdout"]
+
+
+def test_the_systems_own_folders_are_known() -> None:
+    for name in ("/dev/null", "/proc/self/new", "/sys/new", "/dev"):
+        with pytest.raises(ExportError, match="the system's own"):
+            check_target(Path(name))
+
+
+def test_a_folder_is_named_itself_and_the_systems_words_are_whole(tmp_path: Path) -> None:
+    with pytest.raises(ExportError) as caught:
+        check_target(tmp_path)
+
+    assert caught.value.sentence == f"There is a folder of that name: {tmp_path}"
+    assert caught.value.details == f"[Errno 21] Is a directory: '{tmp_path}'"
+
+
+def test_a_missing_folder_is_told_with_the_name_that_was_given(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "a.bin"
+
+    with pytest.raises(ExportError) as caught:
+        check_target(path)
+
+    assert caught.value.sentence == f"This folder does not exist: {tmp_path / 'none'}"
+    assert caught.value.details == f"[Errno 2] No such file or directory: '{path}'"
