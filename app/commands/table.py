@@ -131,6 +131,10 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "manual_operations", "Manual: operations",
         "What checking operations does, and what its table says",
     ),
+    ActionSpec(
+        "manual_several", "Manual: several devices",
+        "How a model is shared among devices, and what each waited for",
+    ),
     ActionSpec("keys", "Keys", "Every command and its keys", ("?", "Ctrl+F1")),
     ActionSpec("about", "About Splitscope", "Version and licence"),
 )  # fmt: skip
@@ -169,8 +173,8 @@ MENUS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "Help",
         (
-            "manual", "manual_options", "manual_backends", "manual_operations", "keys", SEPARATOR,
-            "about",
+            "manual", "manual_options", "manual_backends", "manual_operations", "manual_several",
+            "keys", SEPARATOR, "about",
         ),
     ),
 )  # fmt: skip

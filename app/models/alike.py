@@ -19,6 +19,13 @@ _NUMBER = re.compile(r"\d+")
 _MIN_FOLDED = 4
 
 
+class _Kind(NamedTuple):
+    device: str
+    n_nodes: int
+    first_name: str
+    """Of the first node, without its numbers."""
+
+
 class Fold(NamedTuple):
     """Splits [start, stop): each is like the one `period` before it."""
 
@@ -33,13 +40,10 @@ def split_kinds(table: PlanTable) -> npt.NDArray[np.int64]:
     Alike are splits of one device and as many nodes whose first nodes have one name but for its
     numbers. Bytes do not count: what a first layer copies in, later ones find there.
     """
-    slots = (first_computed(table) + table.n_leafs).tolist()
-    backends = table.splits["backend"].tolist()
-    sizes = (table.splits["stop"] - table.splits["start"]).tolist()
-    kinds: dict[tuple[int, int, str], int] = {}
+    kinds: dict[_Kind, int] = {}
     column = [
-        kinds.setdefault((backend, size, _NUMBER.sub("#", table.name[slot])), len(kinds))
-        for backend, size, slot in zip(backends, sizes, slots, strict=True)
+        kinds.setdefault(_kind(table, split_id, first), len(kinds))
+        for split_id, first in enumerate(first_computed(table).tolist())
     ]
     return np.array(column, np.int64)
 
@@ -60,6 +64,23 @@ def alike_ids(kinds: npt.NDArray[np.int64], split_id: int) -> npt.NDArray[np.int
     """All splits like one, itself included."""
     ids: npt.NDArray[np.int64] = np.flatnonzero(kinds == kinds[split_id])
     return ids
+
+
+def alike_in(other: PlanTable, table: PlanTable, split_id: int) -> npt.NDArray[np.int64]:
+    """The splits of another plan that are like one of `table`."""
+    wanted = _kind(table, split_id, int(first_computed(table)[split_id]))
+    first = first_computed(other).tolist()
+    sizes = other.splits["stop"] - other.splits["start"]
+    near = np.flatnonzero(sizes == wanted.n_nodes).tolist()
+    return np.array([i for i in near if _kind(other, i, first[i]) == wanted], np.int64)
+
+
+def _kind(table: PlanTable, split_id: int, first: int) -> _Kind:
+    """The kind of a split whose first computed node is `first`."""
+    split = table.splits[split_id]
+    name = _NUMBER.sub("#", table.name[table.slot(first)])
+    n_nodes = int(split["stop"] - split["start"])
+    return _Kind(table.devices[int(split["backend"])].name, n_nodes, name)
 
 
 def _splits_a_layer(table: PlanTable) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.core.plan import Batch
 from engine.trace.metrics import statistics, statistics_by_id, union_ns
-from engine.trace.records import SpanKind, Spans
+from engine.trace.records import SpanKind, Spans, StepKind
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,7 +23,8 @@ class SplitTimes:
     """Times of one plan's splits and copies; NaN where nothing was measured.
 
     A prompt is read once, in one step or several: its figures are sums over them. A token's are
-    medians over `n_steps`. `wall_ns` is the same of whole steps, where these overlap their union.
+    medians over `n_steps`. `wall_ns` is that of the whole prompt, also of the steps that other
+    plans have had, where steps overlap their union; or the median of a token's steps.
     """
 
     n_steps: int
@@ -36,14 +37,18 @@ class SplitTimes:
 
     def of_splits(self, split_ids: npt.NDArray[np.int64]) -> Statistics | None:
         """Statistics of several splits over all steps."""
-        mine = self.spans[self.spans["kind"] == SpanKind.SPLIT]
-        return statistics(mine[np.isin(mine["index"], split_ids)])
+        return statistics(self.split_spans(split_ids))
+
+    def split_spans(self, split_ids: npt.NDArray[np.int64]) -> Spans:
+        """The spans of several splits."""
+        is_split = self.spans["kind"] == SpanKind.SPLIT
+        found: Spans = self.spans[is_split & np.isin(self.spans["index"], split_ids)]
+        return found
 
 
 def split_times(spans: Spans, plan: PlanTable) -> SplitTimes | None:
     """The times of a plan; None when no span belongs to it."""
     mine = spans[(spans["plan_id"] == plan.plan_id) & (spans["kind"] != SpanKind.NODE)]
-    steps = mine[mine["kind"] == SpanKind.STEP]
     if not len(mine):
         return None
     is_median = plan.batch is Batch.TOKEN
@@ -52,12 +57,14 @@ def split_times(spans: Spans, plan: PlanTable) -> SplitTimes | None:
         is_median=is_median,
         split_ns=_column(mine, SpanKind.SPLIT, len(plan.splits), is_median=is_median),
         copy_ns=_column(mine, SpanKind.COPY, len(plan.copies), is_median=is_median),
-        wall_ns=_wall_ns(steps, is_median=is_median),
+        wall_ns=_wall_ns(mine if is_median else spans, is_median=is_median),
         spans=mine,
     )
 
 
-def _wall_ns(steps: Spans, *, is_median: bool) -> float:
+def _wall_ns(spans: Spans, *, is_median: bool) -> float:
+    kind = StepKind.TOKEN if is_median else StepKind.PROMPT
+    steps = spans[(spans["kind"] == SpanKind.STEP) & (spans["peer"] == kind)]
     if not len(steps):
         return np.nan
     if is_median:

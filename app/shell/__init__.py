@@ -11,6 +11,7 @@ first_selection  what is selected when a model opens
 From facts to words, pure:
 markup           the small markup of clauses, as HTML and as plain text
 answer_text      the answer under the toolbar
+together_text    what several devices did, for the answer
 change_text      the change bar
 backend_text     what is said of backends that were loaded, were not, or were taken out
 messages         Message, and the messages of what can happen

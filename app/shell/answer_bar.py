@@ -100,4 +100,5 @@ class AnswerBar(QToolBar):
                 summary, plan, spans, paper, note=note, reads=state.reads
             )
         devices = () if plan is None else plan.devices
-        self.label.set_clauses(self._run_clauses, devices, run_note(state.reads))
+        note = run_note(state.reads, is_together=summary.together is not None)
+        self.label.set_clauses(self._run_clauses, devices, note)

@@ -5,13 +5,15 @@ Clauses in the markup of `markup`, most important first: a narrow window drops t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from app.shell.together_text import together_clauses
 from app.theme.colours import is_on_paper
 from app.theme.text import GIB, MIB, SPACE, bytes_text, count, duration_text, mib, plural, rate_text
 from engine.core.devices import CUDA_MIN_BATCH, HOST_TYPES, DeviceType
+from engine.core.memory_pool import memory_pool
 from engine.core.plan import Batch
 from engine.core.summary import RunState, StopReason
 from engine.core.visible import visible
@@ -19,7 +21,7 @@ from engine.trace.metrics import StepSummary, steps_of_kind, steps_summary
 from engine.trace.records import SpanKind, StepKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from app.state.app_state import RunInfo
     from engine.core.plan import MemoryLedger
@@ -82,8 +84,16 @@ def plan_tooltip(plans: PlanSetTable, batch: Batch) -> str:
     )
 
 
-def run_note(reads: str) -> str:
-    """What the shares of a run mean; `reads` is "prompt" or "text"."""
+def run_note(reads: str, *, is_together: bool = False) -> str:
+    """What the shares of a run mean; `reads` is "prompt" or "text".
+
+    `is_together`: several devices computed, so that their shares overlap.
+    """
+    if is_together:
+        return (
+            f"Each share is of the whole time of the {reads}. Those of devices overlap: "
+            '"at once" is the time in which several compute, "none" that in which no device does.'
+        )
     return (
         f"The shares of the {reads}'s time add up to 100 %. Between splits no device computes: the "
         "host sets up inputs and launches the next piece of work."
@@ -103,25 +113,55 @@ def paper_clause(plans: PlanSetTable) -> str:
 
 
 def fit_clause(devices: Sequence[DeviceRow], memory: MemoryLedger) -> str:
-    """Whether every device has the memory it needs, and how much the fullest has to spare."""
-    known = [d for d in devices if d.memory_free]
-    needs = {device.name: memory.total(device.name) for device in known}
-    for device in known:
-        need = needs[device.name]
-        over = need - device.memory_free
-        if over > 0:
+    """Whether every device has the memory it needs, and how much the fullest has to spare.
+
+    Of devices that are joined each for itself; devices in one memory must fit together too.
+    """
+    needs = [need for need in _needs(devices, memory) if need.free_bytes]
+    for need in needs:
+        if need.spare_bytes < 0:
             return (
-                f"**Does not fit:** {device.name} needs {mib(need)}{SPACE}MiB and has "
-                f"{mib(device.memory_free)}, over by {count(over / MIB)}{SPACE}MiB."
+                f"**Does not fit:** {need.name} needs {mib(need.bytes)}{SPACE}MiB and has "
+                f"{mib(need.free_bytes)}, over by {count(-need.spare_bytes / MIB)}{SPACE}MiB."
             )
-    asked = [d for d in known if d.type is not DeviceType.CPU] or known
+    if any(device.type is DeviceType.CPU for device in devices):
+        pool = memory_pool(memory, devices)
+        if pool.is_over:
+            over = pool.needed_bytes - pool.free_bytes
+            return (
+                f"**Does not fit:** {' and '.join(pool.devices)} work in one memory, over by "
+                f"{count(over / MIB)}{SPACE}MiB."
+            )
+    asked = [need for need in needs if need.type is not DeviceType.CPU] or needs
     if not asked:
         return "No device says how much memory is free."
-    tightest = min(asked, key=lambda d: d.memory_free - needs[d.name])
-    spare = tightest.memory_free - needs[tightest.name]
+    tightest = min(asked, key=lambda need: need.spare_bytes)
+    spare = tightest.spare_bytes
     where = f" on {tightest.name}" if len(asked) > 1 else ""
     words = bytes_text(spare) if spare >= GIB else f"{mib(spare)}{SPACE}MiB"
     return f"It fits, {words} to spare{where}."
+
+
+class _Need(NamedTuple):
+    name: str
+    type: DeviceType
+    bytes: int
+    free_bytes: int
+
+    @property
+    def spare_bytes(self) -> int:
+        return self.free_bytes - self.bytes
+
+
+def _needs(devices: Sequence[DeviceRow], memory: MemoryLedger) -> Iterator[_Need]:
+    """What each device needs; instead of one that joins others, what each of these does."""
+    held = {share.device: share.needed_bytes for share in memory.shares}
+    for device in devices:
+        joined = [member for member in device.members if member.name in held]
+        for member in joined:
+            yield _Need(member.name, member.type, held[member.name], member.memory_free)
+        if not joined:
+            yield _Need(device.name, device.type, memory.total(device.name), device.memory_free)
 
 
 def live_clauses(run: RunInfo, reads: str = "prompt") -> Clauses:
@@ -168,10 +208,18 @@ def run_clauses(
         clauses.insert(0, f"Ran on the **{ran_on}**: {' and '.join(paper)} is on paper.")
     if note:
         clauses.append(note)
-    shares = {} if spans is None else prompt_shares(spans)
-    if shares and plan is not None:
-        clauses += _shares_clauses(shares, plan, reads)
+    if spans is not None and plan is not None:
+        clauses += _time_clauses(spans, plan, reads)
     return tuple(clauses)
+
+
+def _time_clauses(spans: Spans, plan: PlanTable, reads: str) -> list[str]:
+    """Where the prompt's time went: of several devices what each did, else parts of a whole."""
+    found = together_clauses(spans, plan, reads)
+    if found:
+        return found
+    shares = prompt_shares(spans)
+    return _shares_clauses(shares, plan, reads) if shares else []
 
 
 def _read_words(summary: RunSummary) -> str:

@@ -9,7 +9,7 @@ from PySide6.QtGui import QTextDocument
 from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from app.shell.markup import joined, to_html, to_plain
-from app.theme.colours import device_style
+from app.theme.colours import lane_looks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class ClauseLabel(QLabel):
         return document.idealWidth() + 2
 
     def _html(self, n: int) -> str:
-        looks = device_style(self._theme.palette, self._devices)
+        looks = lane_looks(self._theme.palette, self._devices)
         text = self._joined(self._clauses[:n])
         # One line: a badge or a figure must not wrap below the bar.
         html = to_html(text, self._theme.palette, looks, self.devicePixelRatioF())

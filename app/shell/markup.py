@@ -1,6 +1,6 @@
 """The small markup of clauses: bold, monospace, badges, and the two sides of a difference.
 
-**bold**   `figures`   {0} the badge of backend 0   {less:figures}   {more:figures}
+**bold**   `figures`   {0} the badge of lane 0   {less:figures}   {more:figures}
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from app.theme.fonts import fixed_font
 from app.theme.paint import badge_html
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from app.theme.colours import DeviceLook, Palette
 
@@ -25,17 +25,17 @@ def to_plain(markup: str) -> str:
     return re.sub(" +", " ", _TOKEN.sub(_plain_token, markup)).strip()
 
 
-def to_html(markup: str, palette: Palette, looks: Sequence[DeviceLook], ratio: float) -> str:
+def to_html(markup: str, palette: Palette, looks: Mapping[int, DeviceLook], ratio: float) -> str:
     """Rich text for a QLabel; `ratio` is the screen's device pixel ratio."""
 
     def token(match: re.Match[str]) -> str:
-        bold, mono, backend, side, change = match.groups()
+        bold, mono, lane, side, change = match.groups()
         if bold:
             return f"<b>{bold}</b>"
         if mono:
             return f"<span style=\"font-family:'{fixed_font().family()}'\">{mono}</span>"
-        if backend:
-            return _badge(looks, int(backend), ratio)
+        if lane:
+            return _badge(looks, int(lane), ratio)
         colour = (palette.less if side == "less" else palette.more).text.name()
         return f'<b style="color:{colour}">{change}</b>'
 
@@ -58,5 +58,5 @@ def _plain_token(match: re.Match[str]) -> str:
     return bold or mono or change or ""
 
 
-def _badge(looks: Sequence[DeviceLook], backend_id: int, ratio: float) -> str:
-    return badge_html(looks[backend_id], ratio=ratio) if backend_id < len(looks) else ""
+def _badge(looks: Mapping[int, DeviceLook], lane: int, ratio: float) -> str:
+    return badge_html(looks[lane], ratio=ratio) if lane in looks else ""

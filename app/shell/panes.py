@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
+    QSizePolicy,
     QStackedWidget,
     QTabBar,
     QWidget,
@@ -186,6 +187,8 @@ class PaneTitle(QFrame):
         self._tabs = QTabBar(self)
         self._tabs.setDrawBase(False)  # Qt's signature has no name for it.
         self._tabs.setExpanding(False)
+        # Facts beside the tabs give way first: Qt's own tabs would hide behind arrows.
+        self._tabs.setSizePolicy(QSizePolicy.Policy.Minimum, QSizePolicy.Policy.Preferred)
         self._tabs.currentChanged.connect(self.tab_chosen)
         self._fact = ElidedLabel(parent=self)
         self._fact.setProperty("role", "muted")

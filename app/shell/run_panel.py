@@ -215,6 +215,8 @@ class RunPanel(QWidget):
             action = self._actions[action_id]
             button.setEnabled(action.isEnabled())
             button.setToolTip(action.toolTip())
+        # At once: a longer text must not stand in the old width while the window is busy.
+        self._controls.activate()
 
     def _tint(self) -> None:
         self.run_button.setIcon(self._theme.icon("run"))

@@ -107,6 +107,7 @@ class WindowCommands(QObject):
             "manual_options": self.show_manual_options,
             "manual_backends": self.show_manual_backends,
             "manual_operations": self.show_manual_operations,
+            "manual_several": self.show_manual_several,
             "keys": self.show_keys,
             "about": self.show_about,
         }
@@ -354,6 +355,10 @@ class WindowCommands(QObject):
     def show_manual_operations(self) -> None:
         """Open the manual's page on checking operations."""
         self._help_window().show_manual("operations.md")
+
+    def show_manual_several(self) -> None:
+        """Open the manual's page on several devices."""
+        self._help_window().show_manual("several-devices.md")
 
     def show_keys(self) -> None:
         """Show every command with its keys."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtGui import QColor
 
 from engine.core.devices import DeviceType
-from engine.trace.records import MEMBER_LANE, placed_lanes
+from engine.trace.records import placed_lanes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,24 +111,25 @@ def is_on_paper(row: DeviceRow) -> bool:
 
 def device_style(palette: Palette, rows: Sequence[DeviceRow]) -> tuple[DeviceLook, ...]:
     """The look of each backend of a plan; the index is the backend id."""
-    looks = []
-    n_others = 0
-    for row in rows:
-        if row.type is DeviceType.CPU:
-            looks.append(DeviceLook("C", row.name, palette.devices[_CPU], is_on_paper(row)))
-            continue
-        looks.append(_other_look(palette, row, n_others))
-        n_others += 1
-    return tuple(looks)
+    looks = lane_looks(palette, rows)
+    return tuple(looks[backend_id] for backend_id in range(len(rows)))
 
 
 def lane_looks(palette: Palette, rows: Sequence[DeviceRow]) -> dict[int, DeviceLook]:
-    """The look of each lane of a trace: backends, and the devices that META devices join."""
-    looks = dict(enumerate(device_style(palette, rows)))
-    members = [placed for placed in placed_lanes(rows) if placed.lane >= MEMBER_LANE]
-    n_others = sum(row.type is not DeviceType.CPU for row in rows)
-    for i, member in enumerate(members, n_others):
-        looks[member.lane] = _other_look(palette, member.device, i)
+    """The look of each lane of a trace: backends, and the devices that META devices join.
+
+    Joined or not, a device has the same look: META devices come last.
+    """
+    looks = {}
+    others: list[tuple[int, DeviceRow]] = []
+    for lane, row, _ in placed_lanes(rows):
+        if row.type is DeviceType.CPU:
+            looks[lane] = DeviceLook("C", row.name, palette.devices[_CPU], is_on_paper(row))
+        else:
+            others.append((lane, row))
+    others.sort(key=lambda other: bool(other[1].members))
+    for place, (lane, row) in enumerate(others):
+        looks[lane] = _other_look(palette, row, place)
     return looks
 
 

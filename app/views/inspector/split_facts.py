@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from app.models.alike import alike_ids, split_kinds
+from app.models.alike import alike_ids, alike_in, split_kinds
 from app.models.expert_words import expert_words
 from app.models.plan_words import (
     BATCH_WORDS,
@@ -17,14 +17,19 @@ from app.models.plan_words import (
     n_computed,
 )
 from app.theme.text import NOTHING, SPACE, count, kib, ms, percent_text, plural
+from engine.trace.metrics import statistics, step_sums
 from engine.trace.records import SpanKind
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from app.models.split_times import SplitTimes
     from engine.core.table import PlanTable
     from engine.trace.metrics import Statistics
+
+    _Alike = tuple[SplitTimes, npt.NDArray[np.int64]]
 
 N_BINS = 16
 MAX_NAMES = 2
@@ -32,7 +37,10 @@ MAX_NAMES = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitFacts:
-    """A split's measured figures in words; `alike_ns` has one time a layer for the histogram.
+    """A split's measured figures in words.
+
+    `alike_ns` has the times for the histogram: of a prompt one a layer and graph, of a token one a
+    layer, the median. `own_ns` is the split's among them.
 
     `experts` and what follows are empty but for a split into which used experts are copied.
     """
@@ -65,13 +73,27 @@ class Bins:
 
 
 def split_facts(
-    table: PlanTable, times: SplitTimes, split_id: int, *, step: int = -1
+    table: PlanTable,
+    times: SplitTimes,
+    split_id: int,
+    *,
+    step: int = -1,
+    others: Sequence[tuple[PlanTable, SplitTimes]] = (),
 ) -> SplitFacts:
-    """What a run measured of one split, and of the splits like it; experts are those of `step`."""
+    """What a run measured of one split, and of the splits like it; experts are those of `step`.
+
+    `others`: the other plans of the batch that the run met. The graphs of a pipeline have plans of
+    their own, one a slot.
+    """
     own_ns = float(times.split_ns[split_id])
-    alike = alike_ids(split_kinds(table), split_id)
-    found = times.of_splits(alike)
-    alike_ns = times.split_ns[alike]
+    alike = _alike(table, times, split_id, others)
+    alike_spans = np.concatenate([of.split_spans(ids) for of, ids in alike])
+    found = statistics(alike_spans)
+    alike_ns = np.concatenate([of.split_ns[ids] for of, ids in alike])
+    bar_ns = own_ns
+    if not times.is_median:
+        alike_ns = step_sums(alike_spans).duration_ns.astype(np.float64)
+        bar_ns = _one_ns(times, split_id, step)
     copy_text, copy_note = _copies(table, times, split_id)
     experts, whole_copy, whole_note = _experts(table, times, split_id, step)
     return SplitFacts(
@@ -86,12 +108,32 @@ def split_facts(
         whole_copy=whole_copy,
         whole_note=whole_note,
         cut_because=REASON_WORDS[table.split_reason(split_id)],
-        alike_title=_alike_title(len(alike), found),
+        alike_title=_alike_title(len(alike[0][1]), found, is_median=times.is_median),
         alike_ns=alike_ns[~np.isnan(alike_ns)],
-        own_ns=own_ns,
+        own_ns=bar_ns,
         statistics=_statistics(found),
-        total=_total(times, found),
+        total=_total([of for of, _ in alike], found),
     )
+
+
+def _alike(
+    table: PlanTable,
+    times: SplitTimes,
+    split_id: int,
+    others: Sequence[tuple[PlanTable, SplitTimes]],
+) -> list[_Alike]:
+    """The splits like one: of its own plan, then of each other that has any."""
+    own = (times, alike_ids(split_kinds(table), split_id))
+    more = ((of, alike_in(plan, table, split_id)) for plan, of in others)
+    return [own, *(found for found in more if len(found[1]))]
+
+
+def _one_ns(times: SplitTimes, split_id: int, step: int) -> float:
+    """How long a split of a prompt took in a step; without that in the middle of its steps."""
+    sums = step_sums(times.split_spans(np.array([split_id])))
+    of_step = sums.duration_ns[sums.step == step]
+    chosen = of_step if len(of_step) else sums.duration_ns
+    return float(np.median(chosen)) if len(chosen) else np.nan
 
 
 def histogram_bins(alike_ns: npt.NDArray[np.float64], own_ns: float) -> Bins:
@@ -161,11 +203,14 @@ def _n_sums(times: SplitTimes) -> int:
     return 1 if times.is_median else times.n_steps
 
 
-def _alike_title(n_alike: int, found: Statistics | None) -> str:
+def _alike_title(n_alike: int, found: Statistics | None, *, is_median: bool) -> str:
+    """`n_alike` are those of one plan; `found` is of all graphs."""
     n = f", n = {count(found.n)}" if found is not None else ""
-    if n_alike == 1:
-        return f"No split like it{n}"
-    return f"The same split in {n_alike} layers{n}"
+    if n_alike > 1:
+        return f"The same split in {n_alike} layers{n}"
+    if found is not None and found.n > 1 and not is_median:
+        return f"The same split in {count(found.n)} graphs"
+    return f"No split like it{n}"
 
 
 def _statistics(found: Statistics | None) -> str:
@@ -180,11 +225,14 @@ def _statistics(found: Statistics | None) -> str:
     return "   ".join(f"{name} {ms(value)}" for name, value in figures) + f"{SPACE}ms"
 
 
-def _total(times: SplitTimes, found: Statistics | None) -> str:
+def _total(all_times: Sequence[SplitTimes], found: Statistics | None) -> str:
+    """Their sum, of the prompt or of all tokens that the plans computed."""
     if found is None:
         return ""
-    whole_ns = times.wall_ns * (times.n_steps if times.is_median else 1)
-    of = "the prompt" if not times.is_median else plural(times.n_steps, "token")
+    whole_ns, of = all_times[0].wall_ns, "the prompt"
+    if all_times[0].is_median:
+        whole_ns = sum(times.wall_ns * times.n_steps for times in all_times)
+        of = plural(sum(times.n_steps for times in all_times), "token")
     share = f", {percent_text(found.sum_ns / whole_ns)} of {of}" if whole_ns > 0 else ""
     return f"Sum {ms(found.sum_ns)}{SPACE}ms{share}."
 

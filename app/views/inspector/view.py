@@ -48,6 +48,7 @@ class InspectorView(QWidget):
         self.setObjectName("inspector")
         self._state, self._theme = state, theme
         self._times: SplitTimes | None = None
+        self._others: tuple[tuple[PlanTable, SplitTimes], ...] = ()
         self._spans: Spans | None = None
         self.why = WhyCard(theme)
         self.split = SplitCard(theme)
@@ -133,10 +134,21 @@ class InspectorView(QWidget):
         trace, plan = self._state.trace, self._state.shown_plan
         running = self._state.run.state is not RunState.IDLE
         if trace is None or plan is None:
-            self._times, self._spans = None, None
+            self._times, self._spans, self._others = None, None, ()
         elif not (running and trace.n_spans > MAX_LIVE_SPANS):
             self._spans = trace.spans()
             self._times = split_times(self._spans, plan)
+            # A long prompt has many plans: too many to sum up again and again while it runs.
+            self._others = () if running else self._times_of_others(self._spans, plan)
+
+    def _times_of_others(
+        self, spans: Spans, plan: PlanTable
+    ) -> tuple[tuple[PlanTable, SplitTimes], ...]:
+        """What the other plans of the batch took: each graph of a pipeline has its own."""
+        met = self._state.met_plans.values()
+        plans = [it for it in met if it.batch is plan.batch and it.plan_id != plan.plan_id]
+        found = ((other, split_times(spans, other)) for other in plans)
+        return tuple((other, times) for other, times in found if times is not None)
 
     def _show(self) -> None:
         plan = self._state.shown_plan
@@ -194,4 +206,5 @@ class InspectorView(QWidget):
         if plan is not None and times is not None and shows:
             looks = device_style(self._theme.palette, plan.devices)
             step = self._state.selection.step
-            self.split.set_facts(split_facts(plan, times, split_id, step=step), looks)
+            facts = split_facts(plan, times, split_id, step=step, others=self._others)
+            self.split.set_facts(facts, looks)

@@ -33,10 +33,10 @@ class Part(enum.StrEnum):
     """Weights too, in memory that only the CPU's products can read."""
     KV = "kv"
     STATE = "state"
-    COMPUTE = "compute"
-    OUTPUT = "output"
     HELD = "held"
     """What a device that is joined with others holds of weights and caches."""
+    COMPUTE = "compute"
+    OUTPUT = "output"
 
 
 PART_WORDS = {
@@ -134,7 +134,7 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFacts:
-    """All devices of a plan, in order of priority, then those that others join."""
+    """All devices of a plan in order of priority; those that are joined, not what joins them."""
 
     devices: tuple[DeviceMemory, ...]
     held_twice: str = ""
@@ -156,13 +156,14 @@ class MemoryFacts:
 def memory_facts(plans: PlanSetTable, was: PlanSetTable | None = None) -> MemoryFacts:
     """What a plan set needs, compared with an earlier one if there is one."""
     table = plans.prompt
-    devices = tuple(
-        _device(i, row, plans.memory, None if was is None else was.memory)
-        for i, row in enumerate(table.devices)
-    )
+    devices = []
+    for backend_id, row in enumerate(table.devices):
+        members = _members(plans, was, backend_id)
+        ledger = None if was is None else was.memory
+        devices += members or [_device(backend_id, row, plans.memory, ledger)]
     pool = memory_pool(plans.memory, table.devices)
     together = _pool_problem(pool) if pool.is_over else ""
-    return MemoryFacts((*devices, *_members(plans, was)), held_twice(table), together)
+    return MemoryFacts(tuple(devices), held_twice(table), together)
 
 
 def held_twice(table: PlanTable) -> str:
@@ -208,29 +209,41 @@ def _device(
     )
 
 
-def _members(plans: PlanSetTable, was: PlanSetTable | None) -> list[DeviceMemory]:
-    """The devices that META devices join, with what each holds of weights and caches."""
+def _members(plans: PlanSetTable, was: PlanSetTable | None, backend_id: int) -> list[DeviceMemory]:
+    """The devices that a backend joins, with what the model takes of each one's memory."""
     held = {share.device: share for share in plans.memory.shares}
-    before = {} if was is None else {share.device: share for share in was.memory.shares}
-    lanes = [placed for placed in placed_lanes(plans.prompt.devices) if placed.lane >= MEMBER_LANE]
+    placed = placed_lanes(plans.prompt.devices)
+    mine = [it for it in placed if it.lane >= MEMBER_LANE and it.owner == backend_id]
     return [
         DeviceMemory(
             lane=lane,
             name=member.name,
             free=member.memory_free,
             now=_held_bytes(share),
-            was=None if was is None else _held_bytes(before.get(member.name)),
+            was=None if was is None else _held_before(was.memory, member.name),
             bufts={Part.HELD: member.buft},
             on_paper=is_on_paper(member),
             share=Share(share.asked, share.achieved, share.whole_bytes),
         )
-        for lane, member, _ in lanes
+        for lane, member, _ in mine
         if (share := held.get(member.name)) is not None
     ]
 
 
-def _held_bytes(share: MemberShare | None) -> dict[Part, int]:
-    return {} if share is None else {Part.HELD: share.n_bytes}
+def _held_bytes(share: MemberShare) -> dict[Part, int]:
+    parts = {Part.HELD: share.n_bytes, Part.COMPUTE: share.results_bytes}
+    return {part: n_bytes for part, n_bytes in parts.items() if n_bytes}
+
+
+def _held_before(ledger: MemoryLedger, device: str) -> dict[Part, int]:
+    """What a device held before it was joined with others, or when it was; in the same parts."""
+    share = next((share for share in ledger.shares if share.device == device), None)
+    if share is not None:
+        return _held_bytes(share)
+    parts = _by_part(ledger, device)
+    results = parts.pop(Part.COMPUTE, 0) + parts.pop(Part.OUTPUT, 0)
+    before = {Part.HELD: sum(parts.values()), Part.COMPUTE: results}
+    return {part: n_bytes for part, n_bytes in before.items() if n_bytes}
 
 
 def _row_share(ledger: MemoryLedger, device: str) -> Share | None:

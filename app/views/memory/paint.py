@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from PySide6.QtGui import QPainter
 
-TINTS = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.0)
+TINTS = (0.0, 0.15, 0.3, 0.45, 0.0, 0.6, 0.75)
 """How far each part's colour goes from the device's fill to the background."""
 
 CAPACITY_PX = 2

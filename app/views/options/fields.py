@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from app.theme.choice_box import ChoiceBox
 from app.theme.fonts import SMALL_PX, fixed_font
 from app.theme.switch import Switch
-from app.views.options.values import text_of, value_of
+from app.views.options.values import refusal_words, text_of, value_of
 from engine.core.options import SPEC_BY_FIELD
 from engine.errors import PlacementError
 
@@ -79,7 +79,7 @@ class TextField(QLineEdit):
             value = value_of(self._field, self.text())
         except PlacementError as error:
             self._mark(is_bad=True)
-            self.refused.emit(error.sentence)
+            self.refused.emit(refusal_words(self._field, error.sentence))
             return
         if value == self._value:
             self.taken_back.emit()

@@ -23,6 +23,10 @@ RESET_PX = 24
 PADDING_PX = 12
 
 
+UNCHANGED = "Run uses the plan that is shown, without it."
+"""What a refused value leaves as it was."""
+
+
 class OptionRow(QWidget):
     """One option."""
 
@@ -144,7 +148,8 @@ class OptionRow(QWidget):
         self._say()
 
     def _say(self) -> None:
-        words = self._problem or self._why_off or self._note
+        refusal = f"{self._problem} {UNCHANGED}" if self._problem else ""
+        words = refusal or self._why_off or self._note
         self.note.setText(words)
         self.note.setVisible(bool(words))
         role = "problem" if self._problem else "tiny"

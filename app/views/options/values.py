@@ -19,6 +19,16 @@ UNSET = {"devices": "auto", "tensor_split": "auto"}
 """What the default of a list is called: llama.cpp's own choice."""
 
 
+EXAMPLES = {"tensor_split": "3,1 gives the first GPU three quarters of the layers"}
+"""What may be typed where the rule alone is hard to follow."""
+
+
+def refusal_words(field: str, sentence: str) -> str:
+    """Why a text is refused, and an example of one that is not."""
+    example = EXAMPLES.get(field)
+    return sentence if example is None else f"{sentence} For example: {example}."
+
+
 def text_of(field: str, value: Any) -> str:
     """The value as it stands in a field."""
     if field in UNSET and value == getattr(DEFAULTS, field):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QModelIndex, Qt, QTimer, Signal
+from PySide6.QtCore import QModelIndex, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
     QLabel,
+    QSizePolicy,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -51,6 +52,12 @@ NAME_MIN_PX = {Column.NODES: 88, Column.KIB: 80}
 MEASURED_NAME_PX = 100
 """The same after a run: the slowest splits are looked for by name, and their ms say the rest."""
 
+BADGE_COLUMN_PX = 30
+"""The narrowest column of badges: its head gives way before figures do."""
+
+LEAST_TABLE_PX = 72
+"""A head and two rows: the links below scroll before there is less."""
+
 _SAMPLES = {Column.ID: "888", Column.NODES: "888", Column.KIB: "8 888", Column.MS: "888.88"}
 
 
@@ -68,6 +75,7 @@ class SplitsView(QWidget):
         self._order = (self.model.column, self.model.descending)
         self.table = SplitTable(theme, self)
         self.table.setModel(self.model)
+        self.table.setMinimumHeight(LEAST_TABLE_PX)
         self.links_model = LinksModel(self)
         self.links = LinksTable(theme, self.links_model, self)
         self._empty = QLabel("Open a model to see its splits.", self)
@@ -215,27 +223,36 @@ _BADGES: tuple[frozenset[LinkColumn], ...] = (
 
 
 class LinksTable(RowsTable):
-    """As high as its rows; none: it is not there."""
+    """As high as its rows; where the pane is low it scrolls. None: it is not there."""
 
     def __init__(self, theme: Theme, model: LinksModel, parent: QWidget | None = None) -> None:
         super().__init__(theme, "Links between devices", parent)
         self.setModel(model)
-        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.setMinimumHeight(_links_px(1))
         self.fit()
 
+    def sizeHint(self) -> QSize:
+        """As high as the rows need."""
+        return QSize(super().sizeHint().width(), _links_px(self.model().rowCount()))
+
     def fit(self) -> None:
-        """Take the room that the rows need."""
+        """Take the room that the rows need, as far as there is any."""
         n_rows = self.model().rowCount()
-        self.setFixedHeight(HEADER_PX + n_rows * ROW_PX + 2)
+        self.setMaximumHeight(_links_px(max(n_rows, 1)))
         self.setVisible(n_rows > 0)
+        self.updateGeometry()
         self.lay_out()
 
     def lay_out(self) -> None:
         """Figures whole; names share the rest, and give way to badges, the source's first."""
         chosen = next((b for b in _BADGES if self._spare_px(b) >= 0), _BADGES[-1])
-        spare_px = max(self._spare_px(chosen), 0)
+        spare_px = self._spare_px(chosen)
         more = {LinkColumn.SOURCE: spare_px // 2, LinkColumn.TARGET: spare_px - spare_px // 2}
+        if spare_px < 0:
+            least_px = BADGE_COLUMN_PX - self.fitting_px(LinkColumn.TARGET)
+            more = {LinkColumn.TARGET: max(spare_px, min(least_px, 0))}
         for column in LinkColumn:
             self.setColumnWidth(column, self.fitting_px(column) + more.get(column, 0))
 
@@ -245,6 +262,10 @@ class LinksTable(RowsTable):
         assert isinstance(model, LinksModel)
         model.badges = badges
         return self.viewport().width() - sum(self.fitting_px(column) for column in LinkColumn)
+
+
+def _links_px(n_rows: int) -> int:
+    return HEADER_PX + n_rows * ROW_PX + 2
 
 
 def n_gpus(plan: PlanTable) -> int:

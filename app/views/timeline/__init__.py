@@ -17,6 +17,7 @@ lane_paint    slices, marks and the selection to pixels
 device_paint  idle time and the critical path to pixels
 lane_heads    LaneHeads: names of lanes, beside them
 foot          Foot: the lines below the lanes
+device_lines  DeviceLines: what each device did, in as many lines as it takes
 overview      OverviewCanvas: the whole run and the part shown
 ruler         RulerCanvas: the axis
 keys          the keys of the pane

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from engine.core.table import PlanTable
+    from engine.trace.causes import Row
     from engine.trace.lanes import Thing
     from engine.trace.records import Spans
 
@@ -52,10 +53,12 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Path:
-    """The critical path of a step as columns, by time."""
+    """The critical path of a step, or of several up to it, as columns, by time."""
 
     step: int = -1
     pieces: tuple[PathPiece, ...] = ()
+    n_steps: int = 1
+    """Of how many steps it is: of a pipelined prompt of all that were analysed."""
 
     @property
     def start_ns(self) -> Ints:
@@ -89,9 +92,45 @@ def analyse(spans: Spans, plans: Mapping[int, PlanTable]) -> Analysis:
     )
 
 
-def path_of(analysis: Analysis, step: int) -> Path:
-    """The critical path of a step; without pieces while it has not ended."""
-    return Path(step, critical_path(analysis.chains, step))
+def path_of(analysis: Analysis, steps: Sequence[int]) -> Path:
+    """The critical path of some steps together, one or several; those not known are left out.
+
+    From the end of the last one backwards: where the path of a step begins, it goes on along the
+    one that this waited for. Pieces have no gaps and do not overlap.
+    """
+    frames = {step: analysis.chains.steps[step] for step in steps if step in analysis.chains.steps}
+    if not frames:
+        return Path(steps[-1])
+    last = step = max(frames, key=lambda step: (frames[step].end_ns, step))
+    reach_ns, pieces = frames[last].end_ns, []
+    while step >= 0:
+        frame = frames[step]
+        if frame.end_ns < reach_ns:
+            pieces.append(PathPiece(frame.end_ns, reach_ns, frames[step].thing))
+        found = critical_path(analysis.chains, step)
+        pieces += [
+            piece._replace(end_ns=min(piece.end_ns, reach_ns))
+            for piece in reversed(found)
+            if piece.start_ns < reach_ns
+        ]
+        reach_ns = frame.start_ns
+        step = _step_before(frames, reach_ns, pieces[-1] if pieces else None)
+    return Path(last, tuple(reversed(pieces)), len(frames))
+
+
+def _step_before(frames: Mapping[int, Row], at_ns: int, piece: PathPiece | None) -> int:
+    """The step along which a path goes on before a moment; -1 at the start of all of them.
+
+    That of the work that runs then, else the last that had ended: its slot is what was waited for;
+    else the last that had begun.
+    """
+    before = [step for step in frames if frames[step].start_ns < at_ns]
+    if piece is not None and piece.thing.step in before:
+        return piece.thing.step
+    ended = [step for step in before if frames[step].end_ns <= at_ns]
+    if ended:
+        return max(ended, key=lambda step: frames[step].end_ns)
+    return max(before, key=lambda step: frames[step].start_ns, default=-1)
 
 
 def rows_of_things(spans: Spans, things: Sequence[Thing]) -> Ints:

@@ -125,19 +125,27 @@ def rate_words(link: Link) -> str:
 
 def run_words(
     analysis: Analysis, lanes: Iterable[int], name_of: NameOf, together: Together | None = None
-) -> str:
-    """How the devices of `lanes` spent a run, and how much of it several computed at once.
+) -> tuple[str, ...]:
+    """How much of a run several devices computed at once, then how each of `lanes` spent it.
 
-    `together` (optional) also says whether there was a pipeline.
+    `together` (optional) also says whether there was a pipeline, and of how long a run it is.
     """
     uses = [analysis.uses[lane] for lane in lanes if lane in analysis.uses]
-    words = [use_words(use, name_of(use.lane)) for use in uses]
+    if not uses:
+        return ()
+    words = _extent_words(analysis, together)
     wall_ns = max((use.wall_ns for use in analysis.uses.values()), default=0)
     if len(analysis.uses) > 1 and wall_ns:
         share = _whole_percent(analysis.overlap.total_ns / wall_ns)
         pipeline = "" if together is None else pipeline_words(together)
-        words.insert(0, f"several at once {share}{pipeline}")
-    return " · ".join(words)
+        words += f": several at once {share}{pipeline}"
+    return (words, *(use_words(use, name_of(use.lane)) for use in uses))
+
+
+def _extent_words(analysis: Analysis, together: Together | None) -> str:
+    if together is None or together.n_run_steps <= analysis.n_steps:
+        return "whole run"
+    return f"last {count(analysis.n_steps)} of {count(together.n_run_steps)} steps"
 
 
 def pipeline_words(together: Together) -> str:

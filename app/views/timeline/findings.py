@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from app.state.app_state import AppState
     from app.views.timeline.scene import Scene
     from engine.core.table import PlanTable
-    from engine.trace.records import Spans
 
 _KINDS = {Batch.PROMPT: StepKind.PROMPT, Batch.TOKEN: StepKind.TOKEN}
 
@@ -31,7 +30,7 @@ class Findings(QObject):
         super().__init__(parent)
         self._state, self._scene = state, scene
         self._analysed: tuple[int, ...] = ()
-        self._asked_step = -1
+        self._asked_steps: tuple[int, ...] = ()
         self._analyst, self._pathfinder = Analyst(self), Analyst(self)
         self._analyst.done.connect(self._on_analysis)
         self._pathfinder.done.connect(self._on_path)
@@ -49,22 +48,22 @@ class Findings(QObject):
         self.read_path()
 
     def read_path(self) -> None:
-        """Find the critical path of the selected step, if it is to be shown."""
+        """Find the critical path of what is selected, if it is to be shown."""
         scene = self._scene
-        step = self._wanted_step() if self._state.shows_path else -1
-        if scene.analysis is None or step == self._asked_step:
+        steps = self._wanted_steps() if self._state.shows_path else ()
+        if scene.analysis is None or steps == self._asked_steps:
             return
-        self._asked_step = step
-        if step < 0:
+        self._asked_steps = steps
+        if not steps:
             self._pathfinder.forget()
             self._on_path(Path())
         else:
-            self._pathfinder.ask(functools.partial(path_of, scene.analysis, step))
+            self._pathfinder.ask(functools.partial(path_of, scene.analysis, steps))
 
     def _drop(self) -> None:
         self._analyst.forget()
         self._pathfinder.forget()
-        self._asked_step = -1
+        self._asked_steps = ()
         if self._scene.analysis is not None:
             self._scene.set_analysis(None)
             self._scene.set_path(Path())
@@ -75,13 +74,15 @@ class Findings(QObject):
         planned = () if plans is None else (plans.prompt, plans.token)
         return {plan.plan_id: plan for plan in planned} | self._state.met_plans
 
-    def _wanted_step(self) -> int:
-        """The selected step; without one the last that the shown plan is of."""
+    def _wanted_steps(self) -> tuple[int, ...]:
+        """The selected step; without one the whole prompt, or the last token, as is shown."""
         steps = self._scene.store.steps()
         selected = self._state.selection.step
         if selected in steps["step"]:
-            return selected
-        return _last(steps[steps["peer"] == _KINDS[self._state.batch]])
+            return (selected,)
+        kind = _KINDS[self._state.batch]
+        found = tuple(steps["step"][steps["peer"] == kind].tolist())
+        return found if kind is StepKind.PROMPT else found[-1:]
 
     def _on_analysis(self, analysis: Analysis) -> None:
         self._scene.set_analysis(analysis)
@@ -91,7 +92,3 @@ class Findings(QObject):
     def _on_path(self, path: Path) -> None:
         self._scene.set_path(path)
         self.changed.emit()
-
-
-def _last(steps: Spans) -> int:
-    return int(steps["step"][-1]) if len(steps) else -1

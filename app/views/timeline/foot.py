@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QSizePolicy, QWi
 
 from app.theme.elided_label import ElidedLabel
 from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
+from app.views.timeline.device_lines import LINE_PX, DeviceLines
 from app.views.timeline.device_paint import idle_brushes
 from app.views.timeline.device_words import SHORT_CAUSES
 from app.views.timeline.lane_heads import PAD_PX
@@ -17,25 +18,28 @@ from app.views.timeline.lanes import HEAD_PX
 from engine.trace.idle import IdleCause
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from PySide6.QtGui import QPaintEvent
 
     from app.theme.theme import Theme
 
 FOOT_PX = 24
-LINE_PX = 20
 SWATCH_PX = 14
 GAP_PX = 10
 
 
 class Foot(QWidget):
-    """A line a topic; those without words take no room."""
+    """A line a topic, of devices as many as they take; those without words take no room."""
 
     fault_asked = Signal()
+    height_changed = Signal()
+    """Another width made the lines more or fewer."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.check, self.lost = ElidedLabel(), ElidedLabel()
-        self.devices, self.path, self.idle = ElidedLabel(), ElidedLabel(), ElidedLabel()
+        self.path, self.idle, self.devices = ElidedLabel(), ElidedLabel(), DeviceLines()
         self.legend = IdleLegend(theme)
         self.fault = QPushButton("Show it (J)")
         self.fault.setProperty("kind", "small")
@@ -54,25 +58,44 @@ class Foot(QWidget):
         self._add_line("Devices", self.devices, self.legend)
         self._add_line("Sum check", self.check, self.lost, height_px=FOOT_PX)
         self.check.setFont(fixed_font(SMALL_PX))
-        for label in (self.idle, self.path, self.devices):
+        self.devices.lines_changed.connect(self._on_lines)
+        for label in (self.idle, self.path):
             self.say(label, "")
+        self.say_devices(())
 
     @property
     def height_px(self) -> int:
         """The height of all lines that have words."""
-        n_more = sum(not line[1].isHidden() for line in self._lines[:-1])
-        return FOOT_PX + LINE_PX * n_more
+        n_more = sum(not label.isHidden() for label in (self.idle, self.path))
+        return FOOT_PX + LINE_PX * (n_more + self.devices.n_lines)
 
     def say(self, label: ElidedLabel, text: str) -> None:
         """Put words into a line; without any it goes."""
         label.setText(text)
-        line = next(line for line in self._lines if label in line)
-        for part in line:
-            part.setVisible(bool(text))
+        self._show_line(label, is_shown=bool(text))
+
+    def say_devices(self, words: Sequence[str]) -> None:
+        """Put words of the run and of each device into lines; without any these go."""
+        self.devices.say(words)
+        self._show_line(self.devices, is_shown=bool(words))
+
+    def set_short(self, *, is_short: bool) -> None:
+        """Whether devices have one line only."""
+        self.devices.set_short(is_short=is_short)
         self.setFixedHeight(self.height_px)
 
+    def _show_line(self, label: QWidget, *, is_shown: bool) -> None:
+        line = next(line for line in self._lines if label in line)
+        for part in line:
+            part.setVisible(is_shown)
+        self.setFixedHeight(self.height_px)
+
+    def _on_lines(self) -> None:
+        self.setFixedHeight(self.height_px)
+        self.height_changed.emit()
+
     def _add_line(
-        self, title: str, label: ElidedLabel, *more: QWidget, height_px: int = LINE_PX
+        self, title: str, label: QWidget, *more: QWidget, height_px: int = LINE_PX
     ) -> None:
         row = len(self._lines)
         label.setFont(general_font(SMALL_PX))

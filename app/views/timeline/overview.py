@@ -125,11 +125,7 @@ class OverviewCanvas(Canvas):
             n_tokens = plural(int(prompt["bytes"].sum()), "token")
             self._paint_label(painter, prompt, f"{self._scene.state.reads}, {n_tokens}  {took}")
         if len(tokens):
-            each = _ms_text(float(np.median(tokens["end_ns"] - tokens["start_ns"])), 2)
-            took = _ms_text(int(tokens["end_ns"][-1] - tokens["start_ns"][0]), 1)
-            self._paint_label(
-                painter, tokens, f"{plural(len(tokens), 'token')}, {each} each  {took}"
-            )
+            self._paint_label(painter, tokens, tokens_text(tokens))
 
     def _paint_label(self, painter: QPainter, steps: Spans, text: str) -> None:
         """Words on a plate in the middle of some steps; dropped where they do not fit."""
@@ -158,6 +154,13 @@ def strips(scene: Scene) -> list[tuple[LaneKey, float, float]]:
     return [
         (key, TOP_PX + (i if n_rows > 1 else 0) * height, height) for i, key in enumerate(known)
     ]
+
+
+def tokens_text(steps: Spans) -> str:
+    """What is said of the generated tokens: how long one takes, and all of them together."""
+    median = _ms_text(float(np.median(steps["end_ns"] - steps["start_ns"])), 2)
+    took = _ms_text(int(steps["end_ns"][-1] - steps["start_ns"][0]), 1)
+    return f"{plural(len(steps), 'token')}, median {median}, together {took}"
 
 
 def _ms_text(ns: float, decimals: int) -> str:

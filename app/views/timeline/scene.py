@@ -271,6 +271,17 @@ class Scene:
         share = "its share " if span["kind"] == SpanKind.SHARD else ""
         return f"{share}computed on {where}"
 
+    def path_of_words(self) -> str:
+        """Of what the critical path is: a step, a whole prompt, or what is known of it."""
+        path, steps = self.path, self.store.steps()
+        if path.n_steps == 1:
+            return self.step_words(path.step)
+        n_steps = int(np.count_nonzero(steps["peer"] == StepKind.PROMPT))
+        which = (
+            f"all {n_steps}" if path.n_steps == n_steps else f"the last {path.n_steps} of {n_steps}"
+        )
+        return f"the {self.state.reads}, {which} graphs"
+
     def step_words(self, step: int) -> str:
         """A step in words."""
         steps = self.store.steps()

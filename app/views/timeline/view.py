@@ -47,6 +47,9 @@ BUDGET_S = 0.008
 
 PAN_SHARE = 0.15
 
+SHORT_PX = 200
+"""A lower pane keeps its room for the lanes."""
+
 _CHOSEN = (SpanKind.SPLIT, SpanKind.COPY, SpanKind.SHARD, SpanKind.EXCHANGE)
 """Spans that belong to a split, which is selected with them."""
 
@@ -165,6 +168,7 @@ class TimelineView(QWidget):
         state.path_changed.connect(self._on_path)
         self.findings.changed.connect(self._on_findings)
         self.foot.fault_asked.connect(self._go_to_fault)
+        self.foot.height_changed.connect(self._on_foot)
 
     # What the state says.
 
@@ -238,6 +242,10 @@ class TimelineView(QWidget):
         self._refresh()
 
     def _on_theme(self, _palette: object) -> None:
+        self._place()
+        self._refresh()
+
+    def _on_foot(self) -> None:
         self._place()
         self._refresh()
 
@@ -382,6 +390,7 @@ class TimelineView(QWidget):
         """Place the lanes of the devices there are now, with their looks."""
         scene = self.scene
         scene.restyle()
+        self.foot.set_short(is_short=self.height() < SHORT_PX)
         above = self.overview.height() + self.ruler.height()
         height = self.height() - above - self.foot.height_px
         scene.lanes = place_lanes(scene.devices(), scene.shown(), height)
@@ -406,12 +415,12 @@ class TimelineView(QWidget):
         lanes = (lane.key.lane for lane in scene.lanes if lane.is_device)
         summary = self._state.run.summary
         together = None if summary is None else summary.together
-        words = ""
+        found: tuple[str, ...] = ()
         if analysis is not None:
-            words = run_words(analysis, lanes, scene.lane_name, together)
-        foot.say(foot.devices, words)
+            found = run_words(analysis, lanes, scene.lane_name, together)
+        foot.say_devices(found)
         path = path_words(scene.path.pieces)
-        foot.say(foot.path, f"{path} of {scene.step_words(scene.path.step)}" if path else "")
+        foot.say(foot.path, f"{path} of {scene.path_of_words()}" if path else "")
         idle = scene.idle
         words = "" if idle is None else scene.idle_words(scene.idle_id)
         foot.say(foot.idle, ": ".join(words.splitlines()))

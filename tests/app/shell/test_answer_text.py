@@ -20,6 +20,7 @@ from app.shell.answer_text import (
     run_clauses,
 )
 from app.shell.markup import joined, to_plain
+from app.shell.together_text import prompt_use
 from app.state.app_state import RunInfo
 from app.theme.text import SPACE, THIN
 from engine.core.devices import BufferTypeFacts, DeviceType
@@ -31,6 +32,8 @@ from engine.core.types import TensorType
 from engine.gguf.reader import open_gguf
 from engine.gguf.writer import header_bytes
 from engine.model.planning import make_planner
+from engine.trace.lanes import busy, overlap
+from engine.trace.records import SpanKind
 from tests.app.models import paper_pipeline, paper_run
 from tests.app.shell.test_words import MODEL, plain
 from tests.engine.paper import parse_virtual
@@ -123,6 +126,28 @@ def test_the_fullest_of_several_gpus_is_named():
     assert words([clause]) == "It fits, 400.00 MiB to spare on GPU1."
 
 
+def test_of_devices_that_are_joined_the_fullest_one_says_what_is_to_spare():
+    plans = paper_pipeline.plans(split_mode="tensor")
+    meta, cpu = plans.prompt.devices
+    first, second = meta.members
+    members = (first, replace(second, memory_free=700 * MIB))
+    needed = plans.memory.shares[1].needed_bytes
+
+    clause = fit_clause([replace(meta, members=members), cpu], plans.memory)
+
+    spare = f"{700 - needed / MIB:.2f} MiB"
+    assert words([clause]) == f"It fits, {spare} to spare on OpenCL1."
+
+
+def test_devices_in_one_memory_must_fit_together():
+    gpu = replace(device("GPU0", 900), shares_memory=True)
+    cpu = device("CPU", 900, DeviceType.CPU)
+
+    clause = fit_clause([gpu, cpu], ledger(GPU0=500, CPU=500))
+
+    assert words([clause]) == "Does not fit: GPU0 and CPU work in one memory, over by 100 MiB."
+
+
 def test_devices_that_say_nothing_about_memory_make_no_claim():
     assert fit_clause([device("RPC0", 0)], ledger(RPC0=100)).startswith("No device says")
 
@@ -168,6 +193,33 @@ def test_shares_of_a_pipeline_count_no_time_twice():
 
     assert sum(shares.values()) == 1000
     assert shares[0] + shares[1] > 700
+
+
+def test_of_several_devices_each_has_its_own_share_of_the_prompt_and_both_together():
+    """Time in which both compute is not given to the first alone."""
+    plan, spans = paper_pipeline.plans().prompt, paper_pipeline.run_on_paper(4).spans()
+    steps = spans[spans["kind"] == SpanKind.STEP]
+    wall_ns = steps["end_ns"].max() - steps["start_ns"].min()
+    by_lane = {lane: found.total_ns for lane, found in busy(spans).items()}
+
+    answer = words(run_clauses(SUMMARY, plan, spans))
+
+    first, second = (f"{100 * by_lane[lane] / wall_ns:.1f} %" for lane in (0, 1))
+    at_once = f"{100 * overlap(spans).total_ns / wall_ns:.1f} %"
+    assert f"Of the prompt, OpenCL0 computes {first}, OpenCL1 {second}, at once " in answer
+    assert f"at once {at_once}, none " in answer
+    assert prompt_use(spans).busy[0] + prompt_use(spans).busy[1] > 1
+
+
+def test_of_devices_that_are_joined_the_members_are_said_and_when_none_computes():
+    plan = paper_pipeline.joined_plans().prompt
+
+    answer = words(run_clauses(SUMMARY, plan, paper_pipeline.joined_run().spans()))
+
+    assert "Meta()" not in answer
+    assert "OpenCL0 computes " in answer
+    assert answer.endswith(" %.")
+    assert ", none " in answer
 
 
 def test_without_spans_nothing_is_said_about_shares():

@@ -60,6 +60,19 @@ def test_a_run_brings_text_speed_plans_and_spans(opened, qtbot):
     assert window.actions_["export"].isEnabled()
 
 
+def test_the_button_has_room_for_its_longer_text_at_once(opened, qtbot):
+    panel = opened.window.run_panel
+    run(opened, qtbot)
+    opened.window.area.show_view("run")
+    panel.run_button.setText("Run")
+    panel._controls.activate()
+
+    panel._sync_buttons()
+
+    assert panel.run_button.text() == "Run again"
+    assert panel.run_button.width() >= panel.run_button.sizeHint().width()
+
+
 def test_a_second_run_starts_its_text_and_trace_anew(opened, qtbot):
     run(opened, qtbot)
     wait_for_spans(opened, qtbot)

@@ -5,7 +5,9 @@ from PySide6.QtCore import QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent, QGuiApplication
 
 from app.commands.table import MENUS
+from app.models.dock_title import DockTitle
 from app.shell.messages import Message
+from app.shell.panes import TITLE_PX, PaneTitle
 from app.state.app_state import Selection
 from app.theme.theme import ThemeChoice
 from engine.core.plan import Batch
@@ -315,10 +317,24 @@ def test_every_menu_has_a_letter_of_its_own_and_f10_goes_to_them(ready_app):
     assert menus.activeAction() is menus.actions()[0]
 
 
+def test_facts_beside_tabs_give_way_before_a_tab_is_hidden(qtbot):
+    bar = PaneTitle()
+    qtbot.addWidget(bar)
+    bar.set_titles(["Why here", "Options", "Run"])
+    bar.show_title(DockTitle("Why here", "a long fact about what is shown here", "and another"))
+    bar.resize(260, TITLE_PX)
+    bar.show()
+
+    assert bar._tabs.width() >= bar._tabs.sizeHint().width()
+
+
 def test_help_shows_the_manual_and_every_key(ready_app):
     window = ready_app.window
     window.actions_["manual"].trigger()
     assert "op_offload" in window.commands._help.browser.toPlainText()
+
+    window.actions_["manual_several"].trigger()
+    assert "--n-copies" in window.commands._help.browser.toPlainText()
 
     window.actions_["keys"].trigger()
     sheet = window.commands._help.browser.toPlainText()

@@ -27,7 +27,7 @@ from app.shell.status_text import file_title, measured_text, status_facts
 from app.shell.welcome import absence_words, device_words, when_text
 from app.shell.window_commands import command_line, llama_cpp_args, trace_format_of
 from app.state.app_state import AppState, RunInfo
-from app.theme.colours import LIGHT, device_style
+from app.theme.colours import LIGHT, lane_looks
 from app.theme.job_row import count_text
 from app.theme.text import SPACE, THIN
 from engine.core.devices import DeviceType, Unavailable
@@ -68,7 +68,7 @@ def test_plain_text_has_no_markup_and_no_gap_where_a_badge_was():
 
 
 def test_html_escapes_names_and_shows_badges_of_known_devices_only(qapp):
-    looks = device_style(LIGHT, paper_run.plans().prompt.devices)
+    looks = lane_looks(LIGHT, paper_run.plans().prompt.devices)
 
     html = to_html("**<b>** {0} {7}", LIGHT, looks, 1.0)
 

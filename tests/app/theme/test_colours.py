@@ -75,9 +75,22 @@ def test_devices_that_are_joined_have_looks_of_their_own_by_lane():
 
     letters = {lane: (look.name, look.letter) for lane, look in looks.items()}
     assert letters == {
-        0: ("Meta()", "G"),
+        0: ("Meta()", "J"),
         1: ("CPU", "C"),
-        MEMBER_LANE: ("GPU0", "H"),
-        MEMBER_LANE + 1: ("GPU1", "J"),
+        MEMBER_LANE: ("GPU0", "G"),
+        MEMBER_LANE + 1: ("GPU1", "H"),
     }
     assert len({look.colours.base.name() for look in looks.values()}) == 4
+
+
+def test_a_device_keeps_its_look_when_it_is_joined_with_others():
+    members = tuple(row(f"GPU{i}", DeviceType.GPU) for i in range(2))
+    blas, cpu = row("BLAS", DeviceType.ACCEL), row("CPU", DeviceType.CPU)
+    meta = replace(row("Meta()", DeviceType.META), members=members)
+
+    alone = {look.name: look for look in device_style(LIGHT, [*members, blas, cpu])}
+    joined = {look.name: look for look in lane_looks(LIGHT, [meta, blas, cpu]).values()}
+
+    assert {name: joined[name] for name in alone} == alone
+    assert joined["Meta()"].letter not in {look.letter for look in alone.values()}
+    assert device_style(LIGHT, [meta, blas, cpu])[0] == joined["Meta()"]

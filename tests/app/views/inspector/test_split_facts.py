@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from app.models.split_times import split_times
 from app.views.inspector.split_facts import histogram_bins, split_facts
-from tests.app.models import paper_run
+from engine.trace.records import SpanKind
+from tests.app.models import paper_pipeline, paper_run
 from tests.engine.sched.expert_run import expert_run
 
 
@@ -37,6 +40,27 @@ def test_the_same_split_is_compared_over_all_layers():
     assert found.alike_title == "The same split in 29 layers, n = 29"
     assert len(found.alike_ns) == 29
     assert "of the prompt" in found.total
+
+
+def test_the_graphs_of_a_pipelined_prompt_are_alike_though_each_slot_has_a_plan_of_its_own():
+    table = paper_pipeline.plans().prompt
+    spans = paper_pipeline.run_on_paper(7).spans().copy()
+    spans["plan_id"] = 100 + spans["step"] % 4
+    slots = [replace(table, plan_id=100 + slot) for slot in range(4)]
+    own, *others = [(plan, split_times(spans, plan)) for plan in slots]
+    splits = spans[(spans["kind"] == SpanKind.SPLIT) & (spans["index"] == 1)]
+    took_ns = (splits["end_ns"] - splits["start_ns"]).sum()
+    steps = spans[spans["kind"] == SpanKind.STEP]
+    prompt_ns = steps["end_ns"].max() - steps["start_ns"].min()
+
+    found = split_facts(*own, 1, others=others)
+
+    assert found.alike_title == "The same split in 7 graphs"
+    assert words(found.total).endswith(f", {100 * took_ns / prompt_ns:.1f} % of the prompt.")
+    share = 100 * own[1].split_ns[1] / prompt_ns
+    assert words(found.compute_note) == f"{share:.2f} % of prompt"
+    assert len(found.alike_ns) == 7
+    assert min(found.alike_ns) <= found.own_ns <= max(found.alike_ns)
 
 
 def test_a_token_split_is_a_median_and_has_no_like():

@@ -207,29 +207,33 @@ def shared(**options):
 def test_devices_that_are_joined_have_bars_of_what_each_holds():
     facts = shared()
 
-    assert [device.name for device in facts.devices] == ["Meta()", "CPU", "OpenCL0", "OpenCL1"]
+    assert [device.name for device in facts.devices] == ["OpenCL0", "OpenCL1", "CPU"]
     ledger = paper_pipeline.plans(split_mode="tensor").memory
-    held = [device.now[Part.HELD] for device in facts.devices[2:]]
-    assert held == [share.n_bytes for share in ledger.shares]
-    assert [device.free for device in facts.devices[2:]] == [8_192 * MIB] * 2
+    members = facts.devices[:2]
+    assert [d.now[Part.HELD] for d in members] == [share.n_bytes for share in ledger.shares]
+    results = [device.now[Part.COMPUTE] for device in members]
+    assert results == [share.results_bytes for share in ledger.shares]
+    assert [device.total for device in members] == [s.needed_bytes for s in ledger.shares]
+    assert [device.free for device in members] == [8_192 * MIB] * 2
 
 
 def test_a_share_says_what_was_asked_and_what_it_came_to():
     layout = made(shared())
 
-    assert "share 50.0 %, asked 50.0 %" in words(layout, 2)[-2]
-    tip = paper_run.words(layout.lines[2].shapes[0].payload.tip)
+    assert "share 50.0 %, asked 50.0 %" in words(layout, 0)[-2]
+    tip = paper_run.words(layout.lines[0].shapes[0].payload.tip)
     assert "weights and KV on OpenCL0" in tip
     assert "of it is on every device, whole" in tip
 
 
 def test_a_change_of_devices_that_are_joined_shows_what_each_held_before():
-    facts = memory_facts(
-        paper_pipeline.plans(split_mode="tensor"), paper_pipeline.plans(split_mode="layer")
-    )
+    was = paper_pipeline.plans(split_mode="layer")
+    facts = memory_facts(paper_pipeline.plans(split_mode="tensor"), was)
 
-    assert facts.devices[-1].was == {}
-    assert facts.devices[-1].now[Part.HELD] > 0
+    last = facts.devices[1]
+    assert last.name == "OpenCL1"
+    assert sum(last.was.values()) == was.memory.total("OpenCL1")
+    assert set(last.was) == set(last.now) == {Part.HELD, Part.COMPUTE}
 
 
 def test_rows_of_matrices_are_weights_of_the_devices_that_have_them():

@@ -84,10 +84,17 @@ def test_a_value_out_of_bounds_stays_with_its_reason_and_is_not_asked_for(panel)
     panel.type("n_ubatch", "0")
     row = panel.view.rows["n_ubatch"]
 
-    assert (row.control.text(), row.note.text()) == ("0", "It must be at least 1.")
+    words = "It must be at least 1. Run uses the plan that is shown, without it."
+    assert (row.control.text(), row.note.text()) == ("0", words)
     assert row.control.property("bad") is True
-    assert row.control.accessibleDescription() == "It must be at least 1."
+    assert row.control.accessibleDescription() == words
     assert not panel.asked
+
+
+def test_refused_shares_come_with_an_example(panel):
+    panel.type("tensor_split", "abc")
+
+    assert "For example: 3,1 gives the first GPU" in panel.view.rows["tensor_split"].note.text()
 
 
 def test_esc_forgets_what_was_refused(panel, qtbot):
@@ -128,7 +135,9 @@ def test_what_the_engine_refuses_is_said_at_its_field_with_the_input(panel):
 
     row = panel.view.rows["main_gpu"]
     assert is_shown
-    assert (row.control.text(), row.note.text()) == ("3", "There is no GPU number 3.")
+    assert (row.control.text(), row.note.text()) == (
+        "3", "There is no GPU number 3. Run uses the plan that is shown, without it.",
+    )  # fmt: skip
     assert panel.view.open_sections == ("layers",)
 
 

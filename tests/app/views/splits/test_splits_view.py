@@ -10,7 +10,7 @@ from app.theme.fonts import SMALL_PX, TINY_PX, fixed_font, general_font
 from app.theme.theme import Theme, ThemeChoice
 from app.views import splits
 from app.views.splits.delegate import PAD_PX, fitting_name
-from app.views.splits.view import n_gpus
+from app.views.splits.view import LEAST_TABLE_PX, n_gpus
 from tests.app.models import paper_pipeline, paper_run
 
 
@@ -178,6 +178,26 @@ def test_with_one_gpu_there_is_no_table_of_links(view, state, qtbot):
     qtbot.waitUntil(lambda: view.model.times is not None)
 
     assert not view.links.isVisible()
+
+
+def test_in_a_low_pane_the_links_scroll_before_the_splits_go(view, state, qtbot):
+    state.set_plans(paper_pipeline.plans())
+    state.set_trace(paper_pipeline.run_on_paper(4))
+    qtbot.waitUntil(view.links.isVisible)
+    view.resize(264, 600)
+    qtbot.waitUntil(lambda: view.links.height() == view.links.maximumHeight())
+    assert view.links.verticalScrollBar().maximum() == 0
+
+    view.resize(264, 122)
+    qtbot.waitUntil(lambda: view.links.height() < view.links.maximumHeight())
+
+    assert view.links.geometry().bottom() < 122
+    assert view.table.height() >= LEAST_TABLE_PX
+    assert view.links.verticalScrollBar().maximum() > 0
+
+    view.resize(210, 122)
+    columns_px = [view.links.columnWidth(column) for column in LinkColumn]
+    assert sum(columns_px) <= view.links.viewport().width()
 
 
 def test_with_several_gpus_the_links_of_the_run_stand_below_the_splits(view, state, qtbot):

@@ -9,6 +9,7 @@ from app.state.app_state import AppState, RunInfo, Selection
 from app.theme.theme import Theme, ThemeChoice
 from app.views import timeline
 from app.views.timeline.analysis import analyse, path_of, rows_of_things
+from app.views.timeline.device_lines import DeviceLines, packed
 from app.views.timeline.device_words import (
     path_words,
     pipeline_words,
@@ -17,13 +18,13 @@ from app.views.timeline.device_words import (
     use_tip,
 )
 from app.views.timeline.lane_canvas import IdleHit, PathHit
-from app.views.timeline.overview import strips
+from app.views.timeline.overview import strips, tokens_text
 from app.views.timeline.store import LaneKind
 from engine.core.plan import Batch
 from engine.core.summary import RunState, Together
 from engine.trace.idle import IdleCause
 from engine.trace.lanes import Thing
-from engine.trace.records import HOST_LANE, SpanKind
+from engine.trace.records import HOST_LANE, SPAN_DTYPE, SpanKind
 from engine.trace.snapshot import TraceSnapshot
 from tests.app.models import paper_pipeline, paper_run
 from tests.app.models.paper_run import words
@@ -175,7 +176,7 @@ def test_shares_and_what_they_hand_over_are_shown_with_the_devices_that_are_join
 def test_each_device_says_how_much_it_computed_and_why_it_was_idle(measured):
     text = words(measured.foot.devices.text())
 
-    assert text.startswith("several at once ")
+    assert text.startswith("whole run: several at once ")
     assert "OpenCL0 busy" in text
     assert "OpenCL1 busy" in text
     assert measured.scene.lanes[-1].key.lane == 2
@@ -316,7 +317,7 @@ def test_the_critical_path_has_a_lane_and_a_line_that_adds_up(with_path):
 
     assert titles(with_path)[0] == "critical path"
     assert sum(shares) == pytest.approx(100, abs=0.2)
-    assert with_path.foot.path.text().endswith("of prompt, graph 6 of 6")
+    assert with_path.foot.path.text().endswith("of the prompt, all 6 graphs")
 
 
 def test_the_critical_path_follows_the_selected_step_and_goes_when_switched_off(
@@ -401,12 +402,38 @@ def test_every_idle_moment_is_in_the_pyramid_of_its_device_and_cause(analysis):
 
 
 def test_pieces_of_a_path_follow_one_another_and_are_found_by_time(analysis):
-    path = path_of(analysis, 3)
+    path = path_of(analysis, [3])
 
     assert np.array_equal(path.start_ns[1:], path.end_ns[:-1])
     middle = (path.start_ns + path.end_ns) / 2
     assert [path.at(t) for t in middle] == list(range(len(path.pieces)))
     assert path.at(path.start_ns[0] - 1) == path.at(path.end_ns[-1] + 1) == -1
+
+
+def test_the_path_of_a_whole_prompt_goes_back_over_its_graphs_to_the_start_of_the_first(analysis):
+    frames = analysis.chains.steps
+
+    path = path_of(analysis, sorted(frames))
+
+    assert path.n_steps == N_GRAPHS
+    assert path.start_ns[0] == min(frame.start_ns for frame in frames.values())
+    assert path.end_ns[-1] == max(frame.end_ns for frame in frames.values())
+    assert np.array_equal(path.start_ns[1:], path.end_ns[:-1])
+    work_ns = [p.duration_ns for p in path.pieces if p.thing.kind is SpanKind.SPLIT]
+    assert sum(work_ns) > 0.9 * (path.end_ns[-1] - path.start_ns[0])
+    assert path.pieces[-1:] == path_of(analysis, [N_GRAPHS - 1]).pieces[-1:]
+
+
+def test_steps_that_were_not_analysed_have_no_path(analysis):
+    assert path_of(analysis, [99]).pieces == ()
+
+
+def test_tokens_in_the_overview_have_a_median_beside_their_sum():
+    steps = np.zeros(3, SPAN_DTYPE)
+    steps["start_ns"] = [0, 10_000_000, 30_000_000]
+    steps["end_ns"] = [10_000_000, 30_000_000, 70_000_000]
+
+    assert words(tokens_text(steps)) == "3 tokens, median 20.00 ms, together 70.0 ms"
 
 
 def test_things_are_found_among_the_spans_with_all_their_pieces():
@@ -440,12 +467,14 @@ def test_things_in_words_name_split_device_copy_and_what_the_host_does():
 
 
 def test_the_line_of_a_run_leaves_out_what_is_less_than_a_hundredth(analysis):
-    text = words(run_words(analysis, (1, 0), name))
+    run, first, second = (words(text) for text in run_words(analysis, (1, 0), name))
 
-    assert text.index("device 1 busy") < text.index("device 0 busy")
+    assert run.startswith("whole run: several at once ")
+    assert first.startswith("device 1 busy")
     use = analysis.uses[0]
     assert use.idle_ns[IdleCause.HOST] < 0.01 * use.wall_ns
-    assert "host" not in text.split(" · ")[2]
+    assert second.startswith("device 0 busy")
+    assert "host" not in second
     assert "waits for the host" in use_tip(use, "GPU", lambda plan_id: None, name)
 
 
@@ -459,6 +488,32 @@ def test_the_line_of_a_run_leaves_out_what_is_less_than_a_hundredth(analysis):
 )
 def test_whether_there_was_a_pipeline_is_said_with_the_devices(n_copies, why_off, said):
     assert pipeline_words(Together(1, (), (), 0, (), n_copies, why_off, 1, 1)) == said
+
+
+def test_the_words_of_a_device_are_never_cut_by_the_end_of_a_line():
+    texts = ["whole run", "GPU busy 50 %", "CPU busy 2 %"]
+
+    assert packed(texts, 1000, len) == [" · ".join(texts)]
+    assert packed(texts, 25, len) == ["whole run · GPU busy 50 %", "CPU busy 2 %"]
+    assert packed(texts, 1, len) == texts
+
+
+def test_a_narrow_foot_has_more_lines_and_of_many_devices_the_tooltip_has_the_rest(qtbot):
+    lines = DeviceLines()
+    qtbot.addWidget(lines)
+    lines.resize(2000, 20)
+    lines.show()
+
+    lines.say(["whole run", *(f"GPU{i} busy 10 %" for i in range(6))])
+    assert lines.n_lines == 1
+    assert lines.text().endswith("GPU3 busy 10 % · and 2 more")
+    assert "GPU5 busy" in lines.toolTip()
+
+    with qtbot.waitSignal(lines.lines_changed):
+        lines.resize(120, 200)
+    assert lines.n_lines > 3
+    lines.set_short(is_short=True)
+    assert lines.n_lines == 1
 
 
 def test_a_path_without_pieces_has_no_words():
