@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.trace.pyramid import appended, lane_pyramid, visible
@@ -79,16 +79,23 @@ def test_a_span_without_length_is_shown():
 
 
 @given(GAPS, st.integers(-100, 5000), st.integers(1, 5000), st.integers(1, 40))
+@example([(0, 0), (0, 1)], 0, 1, 1)
 def test_every_span_in_view_is_counted_and_rectangles_stay_few(steps, t0, length, n_pixels):
     start, end, index = lane(steps)
     t1 = t0 + length
 
-    shown = visible(lane_pyramid(start, end, index), t0, t1, n_pixels)
+    pyramid = lane_pyramid(start, end, index)
+    shown = visible(pyramid, t0, t1, n_pixels)
 
     inside = ((end > t0) & (start < t1)) | ((start == end) & (start >= t0) & (start <= t1))
+    # A rectangle's spans stand together in the pyramid, of equal starts the longer first.
+    places = {i: place for place, i in enumerate(pyramid.index.tolist())}
     drawn = np.concatenate(
         [np.zeros(0, np.int64)]
-        + [np.arange(i, i + n) for i, n in zip(shown.first_index, shown.n_merged, strict=True)]
+        + [
+            pyramid.index[places[int(i)] : places[int(i)] + n]
+            for i, n in zip(shown.first_index, shown.n_merged, strict=True)
+        ]
     )
     assert np.all(np.isin(index[inside], drawn))
     assert len(set(drawn.tolist())) == len(drawn)
