@@ -5,12 +5,12 @@ Source: SCHED.md 9. One thread uses it: the engine's.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.backend.release import release_all
 from engine.core.plan import Batch, BatchShape, Plan
 from engine.core.summary import Progress
 from engine.errors import MemoryRefusedError, ModelError, PlacementError, Stopped
@@ -382,12 +382,9 @@ class ModelContext:
         """
         self._ready = None
         self._kept.clear()
-        with ExitStack() as stack:
-            stack.callback(self._resident.release)
-            stack.callback(self._give_up_scheduler)
-            for backend in self._backends:
-                stack.callback(backend.dispose)
-            self._backends.clear()
+        backends, self._backends = self._backends, []
+        streams = [backend.dispose for backend in backends]
+        release_all([*streams, self._give_up_scheduler, self._resident.release])
 
     def _give_up_scheduler(self) -> None:
         scheduler, self._scheduler = self._scheduler, None

@@ -65,6 +65,11 @@ class ModelPlacement:
         return tuple(d for d in self.known if d.type is DeviceType.ACCEL)
 
     @property
+    def joined(self) -> DeviceFacts | None:
+        """The device that joins the model's devices (-sm tensor); None where none does."""
+        return next((device for device in self.devices if device.members), None)
+
+    @property
     def is_fully_offloaded(self) -> bool:
         """Whether every layer and the output were asked onto devices."""
         return self.n_gpu_layers >= len(self.layer_devices)

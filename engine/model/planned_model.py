@@ -82,7 +82,7 @@ class PlannedModel:
     @property
     def joined(self) -> DeviceFacts | None:
         """The device that joins the model's devices (-sm tensor); None where none does."""
-        return next((device for device in self.placement.devices if device.members), None)
+        return self.placement.joined
 
     @property
     def member_shares(self) -> tuple[MemberShare, ...]:
@@ -208,11 +208,11 @@ def _shards(
     facts: ModelFacts,
     options: Options,
 ) -> Mapping[Tensor, Shard]:
-    for device in placement.devices:
-        if device.members:
-            shares = member_shares(device.members, placement.cpu, options.tensor_split)
-            return plan_shards(weights, cache, facts.hparams, shares)
-    return {}
+    joined = placement.joined
+    if joined is None:
+        return {}
+    shares = member_shares(joined.members, placement.cpu, options.tensor_split)
+    return plan_shards(weights, cache, facts.hparams, shares)
 
 
 def _of_same_model(

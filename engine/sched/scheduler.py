@@ -205,9 +205,7 @@ class Scheduler:
         self._generation += 1
         for backend_id, sizes in enumerate(record.chunk_bytes):
             if self._owns(backend_id):
-                wanted = self._wanted(graph, backend_id, sizes)
-                with asking(self.backends[backend_id].device, wanted):
-                    self._grow(backend_id, sizes)
+                self._grow(graph, backend_id, sizes)
         self._record = record
         return record
 
@@ -223,8 +221,8 @@ class Scheduler:
     def _plan_allocation(self, graph: AllocGraph) -> AllocationPlan:
         return plan_allocation(graph, self._facts, inplace_ops=self._behaviour.inplace_ops)
 
-    def _grow(self, backend_id: int, sizes: tuple[int, ...]) -> None:
-        """Allocate anew when any chunk is too small; buffers never shrink."""
+    def _grow(self, graph: AllocGraph, backend_id: int, sizes: tuple[int, ...]) -> None:
+        """Allocate anew for `graph` when any chunk is too small; buffers never shrink."""
         current = self._buffers[backend_id]
         have = tuple(buffer.size for buffer in current or ())
         if current is not None and grown(have, sizes) == have:
@@ -232,9 +230,11 @@ class Scheduler:
         buft, chunks = self._bufts[backend_id], list[Buffer]()
         # Known from the start: each that there is memory for is released in the end.
         self._buffers[backend_id] = chunks
-        release_all(buffer.release for buffer in current or ())
-        for size in sizes:
-            chunks.append(buft.alloc_buffer(size, BufferUsage.COMPUTE))
+        device, wanted = self.backends[backend_id].device, self._wanted(graph, backend_id, sizes)
+        with asking(device, wanted):
+            release_all(buffer.release for buffer in current or ())
+            for size in sizes:
+                chunks.append(buft.alloc_buffer(size, BufferUsage.COMPUTE))
 
     def _ids_changed(self, graph: AllocGraph) -> bool:
         """Whether a node or leaf moved to another buffer type, compared by index (trap T14)."""
