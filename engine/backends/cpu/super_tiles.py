@@ -61,7 +61,9 @@ NEAR, FAR = 1024, 4096
 """Bytes of weights between what is read and what the first and the second cache are asked for.
 
 A super-block is several lines. The first cache can wait for few at once, the second for more: asked
-early it brings 15 % more, and the first finds there what it wants.
+early it brings 15 % more, and the first finds there what it wants. They are asked for between the
+products of blocks: all at once they fill up what the first cache can wait for, and a token of
+Qwen 1.5B takes 3 to 5 % longer on two threads.
 """
 
 N_REGISTERS = ROW_TILE // ROWS_AT_ONCE
@@ -89,7 +91,6 @@ def _super_tile(form: Form, n_columns: int) -> Emit:
         with counting(b, b.sdiv(n_blocks, _I64(BLOCKS))) as block:
             here = b.mul(block, block_stride)
             places = [b.add(start, here) for start in starts]
-            _ask_ahead(b, places, form.n_bytes)
             in_row = b.mul(block, _I64(BLOCK * BLOCKS))
             in_tail = b.add(b.mul(n_blocks, _I64(BLOCK)), b.mul(block, _I64(TAIL_BYTES)))
             tile.add(places, [b.add(x, in_row) for x in xs], [b.add(x, in_tail) for x in xs])
@@ -120,7 +121,10 @@ class _SuperTile:
         factors = self._factors(heads)
         start = constant(_SUM if form.is_wide else _WORDS, 0)
         parts = [[start] * N_REGISTERS for _ in xs]
+        lines = _lines_ahead(places, form.n_bytes)
         for j in range(BLOCKS):
+            for place, offset, nearness in lines[j::BLOCKS]:
+                prefetch(b, at(b, place, offset), nearness)
             columns = [self._column(x, j) for x in xs]
             starts = [self._start(column) for column in columns]
             for i in range(N_REGISTERS):
@@ -277,11 +281,14 @@ class _SuperTile:
 # --- pieces -------------------------------------------------------------------------------------
 
 
-def _ask_ahead(b: ir.IRBuilder, places: Values, n_bytes: int) -> None:
-    for place in places:
-        for line in range(0, n_bytes, CACHE_LINE):
-            prefetch(b, at(b, place, NEAR + line), Nearness.FIRST_CACHE)
-            prefetch(b, at(b, place, FAR + line), Nearness.SECOND_CACHE)
+def _lines_ahead(places: Values, n_bytes: int) -> list[tuple[ir.Value, int, Nearness]]:
+    """Place, offset from it and cache of each line to ask for during a super-block."""
+    return [
+        (place, distance + line, nearness)
+        for distance, nearness in ((NEAR, Nearness.FIRST_CACHE), (FAR, Nearness.SECOND_CACHE))
+        for place in places
+        for line in range(0, n_bytes, CACHE_LINE)
+    ]
 
 
 def _slice(b: ir.IRBuilder, values: ir.Value, first: int, n: int) -> ir.Value:
