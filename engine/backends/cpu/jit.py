@@ -66,8 +66,9 @@ def _keep_fused_products() -> None:
     """
     config = cast("Any", numba.config)
     has_vnni = variant() in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
-    if config.CPU_FEATURES is None and has_vnni and llvm.llvm_version_info >= (20,):
-        config.CPU_FEATURES = llvm.get_host_cpu_features().flatten() + ",+fast-dpwssd"
+    if has_vnni and llvm.llvm_version_info >= (20,):
+        told = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()
+        config.CPU_FEATURES = f"{told},+fast-dpwssd"
 
 
 # Must happen before the first function is decorated, which is when numba picks its folder.
