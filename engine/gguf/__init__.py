@@ -6,6 +6,7 @@ faults    Source: how a fault of a file is told
 strings   StringArray: a string array whose items are decoded when asked for
 cursor    Cursor: reads that never leave the file
 huge_pages  bring_in: a mapped file in memory before it is needed
+copied_parts  CopiedParts: what was copied out of a mapped file is let go
 reader    open_gguf, GgufFile, TensorInfo, TruncatedTensor
 writer    write_gguf, header_bytes
 """

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SEGMENT_BYTES = 64 << 20
 """What is brought in at once; a multiple of a large page."""
 
-STEP_BYTES = 2 << 20
-"""What one call brings in: a large page."""
+LARGE_PAGE_BYTES = 2 << 20
+"""One call brings in as much, too."""
 
 SMALLEST_BYTES = 32 << 20
 """A smaller file fits into caches, whatever its pages are."""
@@ -102,8 +102,8 @@ def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
     Step by step: Python's lock is held in each, and other threads want their turn.
     """
     try:
-        for start in range(first, first + n_bytes, STEP_BYTES):
-            mapping.madvise(_POPULATE_READ, start, min(STEP_BYTES, first + n_bytes - start))
+        for start in range(first, first + n_bytes, LARGE_PAGE_BYTES):
+            mapping.madvise(_POPULATE_READ, start, min(LARGE_PAGE_BYTES, first + n_bytes - start))
     except OSError:
         return False
     return True

@@ -27,6 +27,7 @@ from engine.core.tensor import Shape, shape4
 from engine.core.types import TensorType
 from engine.errors import GgufError
 from engine.gguf import keys, limits
+from engine.gguf.copied_parts import CopiedParts
 from engine.gguf.cursor import DTYPES, Cursor, NumberArray, Scalar
 from engine.gguf.faults import Source, shown
 from engine.gguf.huge_pages import bring_in
@@ -171,6 +172,17 @@ class GgufFile:
         """
         assert self._mapping is not None, f"{self.path} is closed"
         return bring_in(self._mapping, self.path)
+
+    def copied_parts(self) -> CopiedParts:
+        """For whoever copies tensors: a span that was copied need not stay in memory."""
+        assert self._mapping is not None, f"{self.path} is closed"
+        return CopiedParts(self._mapping)
+
+    def span_of(self, info: TensorInfo) -> tuple[int, int]:
+        """Where a tensor begins in the file, and where the next one can."""
+        start = self.data_offset + info.offset
+        n_bytes = -(-info.n_bytes // self.alignment) * self.alignment
+        return start, min(start + n_bytes, self.size)
 
     def _ends_early(self, name: str, start: int, n_bytes: int) -> GgufError:
         return GgufError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from engine.backend.alloc import padded_bytes
@@ -102,9 +103,12 @@ def load_weights(
 ) -> None:
     """Place every weight; progress counts bytes that are copied.
 
-    Memory that stores weights its own way, such as CPU_REPACK, converts them as they come.
+    Memory that stores weights its own way, such as CPU_REPACK, converts them as they come. Parts of
+    the file that nothing reads after that are let go: the process holds each weight once.
     """
     check_loadable(file)
+    uses = Counter(weight.info for buffer in weights.buffers for weight in buffer.weights)
+    copied = file.copied_parts()
     if any(buffer.is_mapped for buffer in weights.buffers):
         _bring_in(file, on_progress, stop_asked)
     total = sum(buffer.n_bytes for buffer in weights.buffers if not buffer.is_mapped)
@@ -123,6 +127,9 @@ def load_weights(
                     raise Stopped
                 place.buffer.init_tensor(place.offset, weight.tensor)
                 send(place, file.tensor_bytes(weight.info))
+                uses[weight.info] -= 1
+                if uses[weight.info] == 0:
+                    copied.add(*file.span_of(weight.info))
                 resident.places[weight.tensor] = place
                 done += weight.info.n_bytes
                 on_progress(Progress(_label(buffer, device, i), done, total))

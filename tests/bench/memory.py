@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 MB = 1e6
 COLUMNS = (
     Column("model"), Column("file"), Column("high-water mark"), Column("of it at the end: own"),
-    Column("at the end: files"), Column("touched file pages"), Column("KV and state"),
-    Column("compute"), Column("above these"),
+    Column("at the end: files"), Column("of the model's file"), Column("weights copied from it"),
+    Column("KV and state"), Column("compute"), Column("above these"),
 )  # fmt: skip
 NOTES = (
     "Megabytes (10^6 bytes), after a prompt of 512 and 64 tokens in a context of 1024.",
     "Above these: the high-water mark less touched pages of the model's file, KV and state, and "
     "the planned compute buffers. It holds Python, its libraries and compiled kernels.",
+    "Touched pages: those that the process still has, and those of weights that were copied to "
+    "memory of another kind, such as CPU_REPACK, and let go.",
 )
 WORKS = (Work("prefill", 512), Work("decode", 64))
 
@@ -49,9 +51,11 @@ def memory(tools: Tools) -> Part:
 
 def memory_cells(answer: dict[str, Any]) -> tuple[float, ...]:
     """The row of a model behind the size of its file; the last is what stands above the plan."""
-    process, planned, pages = answer["process"], answer["planned"], answer["file_pages"]
+    process, planned = answer["process"], answer["planned"]
+    pages, copied = answer["file_pages"], answer["copied"]
     n_bytes = (
         process["VmHWM"], process["RssAnon"] + process["RssShmem"], process["RssFile"], pages,
-        planned["kv"] + planned["state"], planned["compute"], above(process, pages, planned),
+        copied, planned["kv"] + planned["state"], planned["compute"],
+        above(process, pages, copied, planned),
     )  # fmt: skip
     return tuple(n / MB for n in n_bytes)

@@ -30,10 +30,13 @@ def mapped_bytes(path: str, text: str | None = None) -> int:
     return total
 
 
-def above(process: dict[str, int], file_pages: int, planned: dict[str, int]) -> int:
-    """The high-water mark above touched file pages, KV, recurrent state and compute buffers."""
+def above(process: dict[str, int], file_pages: int, copied: int, planned: dict[str, int]) -> int:
+    """The high-water mark above touched file pages, KV, recurrent state and compute buffers.
+
+    Touched are those that are mapped at the end, and those of weights that were copied elsewhere.
+    """
     told = sum(planned[kind] for kind in ("kv", "state", "compute"))
-    return process["VmHWM"] - file_pages - told
+    return process["VmHWM"] - file_pages - copied - told
 
 
 def _own(name: str) -> str:

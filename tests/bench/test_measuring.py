@@ -213,7 +213,7 @@ def test_memory_is_read_from_what_linux_tells():
 def test_memory_above_the_plan_leaves_out_files_caches_and_compute_buffers():
     planned = {"kv": 10, "state": 5, "compute": 20, "model": 1000, "output": 3}
 
-    assert above({"VmHWM": 400}, 100, planned) == 265
+    assert above({"VmHWM": 400}, 100, 30, planned) == 235
 
 
 def test_the_processor_is_named_as_the_system_names_it():
@@ -264,6 +264,7 @@ def test_our_engine_answers_every_request_in_a_process_of_its_own(demo_model, tm
     assert len(host["shares"]) == len(tokens) - 1
     assert plans["each"][0] > 0
     assert 0 < memory["file_pages"] <= demo_model.stat().st_size + 4096
+    assert 0 <= memory["copied"] < demo_model.stat().st_size
     assert memory["process"]["VmHWM"] > memory["planned"]["compute"] > 0
     assert {"MUL_MAT", "ROPE", "RMS_NORM", "SWIGLU"} <= {row["op"] for row in pairs["rows"]}
     assert all(min(row["seconds"][0]) > 0 for row in pairs["rows"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from engine.core.quants import quantize
 from engine.core.repack import CPU_REPACK, has_layout
 from engine.core.types import TensorType
 from engine.errors import Stopped
+from engine.gguf import reader
 from engine.gguf.reader import open_gguf
 from engine.gguf.writer import write_gguf
 from engine.model.loader import Resident, load_weights
@@ -127,6 +129,47 @@ def test_converting_stops_between_weights_when_asked_to(loading):
         loading.load(lambda: len(loading.progress) == 2)
 
     assert len(loading.progress) == 2
+
+
+class Spans:
+    """Keeps what is told to have been copied."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, int]] = []
+
+    def add(self, start: int, stop: int) -> None:
+        self.told.append((start, stop))
+
+
+def test_converted_weights_need_not_stay_mapped_and_others_must(loading, monkeypatch):
+    spans = Spans()
+    monkeypatch.setattr(reader, "CopiedParts", lambda mapping: spans)
+
+    loading.load()
+
+    names = [tensor.name for tensor in loading.repacked()]
+    file = loading.file
+    assert spans.told == [file.span_of(file.tensor(name)) for name in names]
+    for name, (start, stop) in zip(names, spans.told, strict=True):
+        assert start == file.data_offset + file.tensor(name).offset
+        assert 0 <= stop - start - file.tensor(name).n_bytes < file.alignment
+
+
+def test_a_weight_that_is_mapped_too_stays(loading, monkeypatch):
+    spans = Spans()
+    monkeypatch.setattr(reader, "CopiedParts", lambda mapping: spans)
+    converted, mapped = sorted(loading.planner.weights.buffers, key=lambda b: b.is_mapped)
+    twice = converted.weights[0]
+    buffers = (converted, replace(mapped, weights=(*mapped.weights, twice)))
+    weights = replace(loading.planner.weights, buffers=buffers)
+
+    load_weights(
+        loading.resident, loading.file, weights, loading.devices,
+        on_progress=lambda progress: None, stop_asked=lambda: False,
+    )  # fmt: skip
+
+    assert loading.file.span_of(twice.info) not in spans.told
+    assert len(spans.told) == len(converted.weights) - 1
 
 
 def test_without_repacking_the_whole_file_is_mapped(path):
