@@ -4,9 +4,11 @@ The user's real caches are used for two things only, since making them takes min
 kernels (NUMBA_CACHE_DIR) and the demo model.
 """
 
+import atexit
 import itertools
 import os
 import re
+import shutil
 import tempfile
 import threading
 import time
@@ -30,7 +32,9 @@ def configure_process() -> None:
         os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     # A crash can leave PoCL's cache corrupt, so every session starts with an empty one. pyopencl
     # keeps built programs as well: off, since a program from another session proves nothing.
-    os.environ.setdefault("POCL_CACHE_DIR", tempfile.mkdtemp(prefix="splitscope-pocl-"))
+    if "POCL_CACHE_DIR" not in os.environ:
+        os.environ["POCL_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="splitscope-pocl-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
 
 

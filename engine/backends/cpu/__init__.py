@@ -15,6 +15,7 @@ threads      ThreadPool: worker threads that wait in native code
 interpreter  the walk over the table, barrier, stop word, ticks
 ticks        ticks of rows as times of the host's clock
 jit          how kernels are compiled and cached
+old_code     what was kept and is not used any more goes
 codegen      pieces of LLVM code
 simd         vector types and the operations kernels are written with
 tiles        register tiles over unpacked panels, for batches

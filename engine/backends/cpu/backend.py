@@ -10,8 +10,9 @@ import numpy as np
 
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
-from engine.backends.cpu.jit import compile_entry
+from engine.backends.cpu.jit import compile_entry, kept_folder
 from engine.backends.cpu.kernels.catalog import warm_up
+from engine.backends.cpu.old_code import tidy
 from engine.backends.cpu.table import Program, build_program
 from engine.backends.cpu.threads import ThreadPool
 from engine.backends.cpu.ticks import host_times
@@ -127,6 +128,7 @@ def _compile(
         if on_progress is not None:
             on_progress(i_step, len(steps), name)
         compile_step()
+    tidy(kept_folder())
     if on_progress is not None:
         on_progress(len(steps), len(steps), "")
 

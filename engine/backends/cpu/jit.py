@@ -51,6 +51,11 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
+def kept_folder() -> Path:
+    """Where the machine code of these sources is kept."""
+    return Path(cast("Any", numba.config).CACHE_DIR)
+
+
 def _choose_cache_dir() -> None:
     config = cast("Any", numba.config)
     base = config.CACHE_DIR or str(Path(__file__).parent / "__pycache__")
