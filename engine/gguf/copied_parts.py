@@ -2,24 +2,18 @@
 
 A page that a process has read through a mapping stays its own until it is told otherwise: weights
 that another memory keeps, such as CPU_REPACK, would be held twice. Only whole large pages are let
-go, since what is left of a large page becomes small ones. Reading them again is possible, and as a
-rule needs no disk.
+go, since what is left of a large page becomes small ones: what lies beside other tensors stays.
+Reading the pages again is possible, and as a rule needs no disk.
 """
 
 from __future__ import annotations
 
+import mmap
 import sys
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from engine.gguf.huge_pages import LARGE_PAGE_BYTES
-
-if TYPE_CHECKING:
-    import mmap
-
-_LET_GO = 4
-"""Linux's MADV_DONTNEED: of a file that is mapped for reading, nothing is lost."""
 
 
 class CopiedParts:
@@ -27,7 +21,7 @@ class CopiedParts:
 
     def __init__(self, mapping: mmap.mmap) -> None:
         self._mapping = mapping
-        self._is_known = sys.platform == "linux"
+        self._can_ask = True
         n_bytes = len(mapping)
         self._left = np.full(-(-n_bytes // LARGE_PAGE_BYTES), LARGE_PAGE_BYTES)
         if n_bytes % LARGE_PAGE_BYTES:
@@ -42,11 +36,12 @@ class CopiedParts:
             self._let_go(i_page * LARGE_PAGE_BYTES)
 
     def _let_go(self, first: int) -> None:
-        if not self._is_known:
+        """Of a file that is mapped for reading nothing is lost."""
+        if sys.platform != "linux" or not self._can_ask:
             return
         try:
             n_bytes = min(LARGE_PAGE_BYTES, len(self._mapping) - first)
-            self._mapping.madvise(_LET_GO, first, n_bytes)
+            self._mapping.madvise(mmap.MADV_DONTNEED, first, n_bytes)
         except OSError:
             # A system that refuses one refuses all; the pages stay, as they do elsewhere.
-            self._is_known = False
+            self._can_ask = False

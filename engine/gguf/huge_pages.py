@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -23,7 +25,7 @@ SEGMENT_BYTES = 64 << 20
 """What is brought in at once; a multiple of a large page."""
 
 LARGE_PAGE_BYTES = 2 << 20
-"""One call brings in as much, too."""
+"""A page of the larger kind, and what one call brings in."""
 
 SMALLEST_BYTES = 32 << 20
 """A smaller file fits into caches, whatever its pages are."""
@@ -34,7 +36,7 @@ SLOWEST_BYTES_PER_S = 400 << 20
 _POPULATE_READ = 22
 """Linux's MADV_POPULATE_READ, since 5.14."""
 
-_ROLLUP = Path("/proc/self/smaps_rollup")
+_MAPPINGS = Path("/proc/self/smaps")
 _IN_LARGE = re.compile(r"^FilePmdMapped:\s*(\d+) kB", re.MULTILINE)
 
 
@@ -46,7 +48,6 @@ def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
     """
     if sys.platform != "linux":
         return
-    before = _bytes_in_large_pages()
     try:
         mapping.madvise(mmap.MADV_HUGEPAGE)
         stream = path.open("rb")
@@ -55,7 +56,8 @@ def bring_in(mapping: mmap.mmap, path: Path) -> Iterator[int]:
     with stream:
         yield from _populated(mapping)
         n_bytes = len(mapping)
-        if n_bytes < SMALLEST_BYTES or _is_large(before, n_bytes):
+        # Nearly all is enough.
+        if n_bytes < SMALLEST_BYTES or 10 * _bytes_in_large_pages(mapping) >= 9 * n_bytes:
             return
         # One segment tells whether the rest is worth it. Then all goes at once: what is read ahead
         # beside small pages becomes small ones.
@@ -77,11 +79,11 @@ def _renewed(mapping: mmap.mmap, file: int) -> bool:
     n_bytes = min(SEGMENT_BYTES, len(mapping))
     if not _drop(mapping, file, n_bytes):
         return False
-    before, start_ns = _bytes_in_large_pages(), time.monotonic_ns()
+    before, start_ns = _bytes_in_large_pages(mapping), time.monotonic_ns()
     if not _populate(mapping, 0, n_bytes):
         return False
     is_slow = n_bytes * 1_000_000_000 < SLOWEST_BYTES_PER_S * (time.monotonic_ns() - start_ns)
-    return not is_slow and _bytes_in_large_pages() > before
+    return not is_slow and _bytes_in_large_pages(mapping) > before
 
 
 def _drop(mapping: mmap.mmap, file: int, n_bytes: int) -> bool:
@@ -109,15 +111,13 @@ def _populate(mapping: mmap.mmap, first: int, n_bytes: int) -> bool:
     return True
 
 
-def _is_large(before: int, n_bytes: int) -> bool:
-    """Whether nearly all came in large pages; `before` were there without it."""
-    return 10 * (_bytes_in_large_pages() - before) >= 9 * n_bytes
-
-
-def _bytes_in_large_pages() -> int:
-    """Bytes of files that this process has mapped in large pages; 0 where nobody says."""
+def _bytes_in_large_pages(mapping: mmap.mmap) -> int:
+    """Bytes that are mapped in large pages; 0 where nobody says."""
     try:
-        found = _IN_LARGE.search(_ROLLUP.read_text(encoding="ascii"))
+        text = _MAPPINGS.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
+    address = int(np.frombuffer(mapping, np.uint8, 1).ctypes.data)
+    start = re.search(f"^{address:08x}-", text, re.MULTILINE)
+    found = _IN_LARGE.search(text, start.end()) if start else None
     return int(found[1]) * 1024 if found else 0

@@ -181,8 +181,7 @@ class GgufFile:
     def span_of(self, info: TensorInfo) -> tuple[int, int]:
         """Where a tensor begins in the file, and where the next one can."""
         start = self.data_offset + info.offset
-        n_bytes = -(-info.n_bytes // self.alignment) * self.alignment
-        return start, min(start + n_bytes, self.size)
+        return start, min(start + align_up(info.n_bytes, self.alignment), self.size)
 
     def _ends_early(self, name: str, start: int, n_bytes: int) -> GgufError:
         return GgufError(

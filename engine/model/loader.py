@@ -103,8 +103,8 @@ def load_weights(
 ) -> None:
     """Place every weight; progress counts bytes that are copied.
 
-    Memory that stores weights its own way, such as CPU_REPACK, converts them as they come. Parts of
-    the file that nothing reads after that are let go: the process holds each weight once.
+    Memory that stores weights its own way, such as CPU_REPACK, converts them as they come. Large
+    pages of the file that hold nothing else are let go after that, where the system can be asked.
     """
     check_loadable(file)
     uses = Counter(weight.info for buffer in weights.buffers for weight in buffer.weights)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.bench.models import model_path
-from tests.bench.process_memory import above
+from tests.bench.process_memory import above, touched_bytes
 from tests.bench.race import Work
 from tests.bench.results import Cell, Column, Part, Table
 
@@ -23,7 +23,8 @@ NOTES = (
     "Above these: the high-water mark less touched pages of the model's file, KV and state, and "
     "the planned compute buffers. It holds Python, its libraries and compiled kernels.",
     "Touched pages: those that the process still has, and those of weights that were copied to "
-    "memory of another kind, such as CPU_REPACK, and let go.",
+    "memory of another kind, such as CPU_REPACK, at most the file's size: pages that hold other "
+    "weights too stay. Less than nothing: compute buffers were planned and not touched.",
 )
 WORKS = (Work("prefill", 512), Work("decode", 64))
 
@@ -43,19 +44,19 @@ def memory(tools: Tools) -> Part:
             note = "This system does not tell what a process holds."
             return Part(Table("Memory", COLUMNS, (), (note,)))
         data[model] = answer
-        cells = memory_cells(answer)
+        cells = memory_cells(answer, path.stat().st_size)
         figures[f"above mb {model}"] = cells[-1]
         rows.append((model, path.stat().st_size / MB, *cells))
     return Part(Table("Memory", COLUMNS, tuple(rows), NOTES), figures, data)
 
 
-def memory_cells(answer: dict[str, Any]) -> tuple[float, ...]:
+def memory_cells(answer: dict[str, Any], size: int) -> tuple[float, ...]:
     """The row of a model behind the size of its file; the last is what stands above the plan."""
     process, planned = answer["process"], answer["planned"]
     pages, copied = answer["file_pages"], answer["copied"]
     n_bytes = (
         process["VmHWM"], process["RssAnon"] + process["RssShmem"], process["RssFile"], pages,
         copied, planned["kv"] + planned["state"], planned["compute"],
-        above(process, pages, copied, planned),
+        above(process, touched_bytes(pages, copied, size), planned),
     )  # fmt: skip
     return tuple(n / MB for n in n_bytes)

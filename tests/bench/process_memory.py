@@ -30,13 +30,18 @@ def mapped_bytes(path: str, text: str | None = None) -> int:
     return total
 
 
-def above(process: dict[str, int], file_pages: int, copied: int, planned: dict[str, int]) -> int:
-    """The high-water mark above touched file pages, KV, recurrent state and compute buffers.
-
-    Touched are those that are mapped at the end, and those of weights that were copied elsewhere.
-    """
+def above(process: dict[str, int], touched: int, planned: dict[str, int]) -> int:
+    """The high-water mark above touched file pages, KV, recurrent state and compute buffers."""
     told = sum(planned[kind] for kind in ("kv", "state", "compute"))
-    return process["VmHWM"] - file_pages - copied - told
+    return process["VmHWM"] - touched - told
+
+
+def touched_bytes(mapped: int, copied: int, size: int) -> int:
+    """Bytes of a file that were read: what is mapped still, and what was copied and let go.
+
+    Part of what was copied is mapped still, so that both may be more than the file has.
+    """
+    return min(mapped + copied, size)
 
 
 def _own(name: str) -> str:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import llvmlite.binding as llvm
+import numba
 from llvmlite import ir
 from numba.core import cgutils
 
@@ -25,6 +26,27 @@ LANES = 16 if VARIANT is Variant.AVX512_VNNI else 8
 HAS_VNNI = VARIANT in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
 BYTE_BIAS = 128 if HAS_VNNI else 0
 """What `bias_bytes` adds to signed bytes before `dot_bytes`: VNNI wants them unsigned."""
+
+HAS_FUSED_PAIRS = HAS_VNNI and llvm.llvm_version_info >= (20,)
+"""Whether LLVM can be told to leave `add_pairs` one instruction; an older one would complain."""
+
+
+def _keep_fused_pairs() -> None:
+    """Tell LLVM that vpdpwssd is fast.
+
+    Else it takes the instruction apart, into a product and a sum, wherever a chain of sums seems to
+    wait for it. On a Xeon with AVX-512 rows of q4_K in the second cache, 1,024 of 1,536 elements,
+    are then multiplied at 0.78 of the speed.
+    """
+    if HAS_FUSED_PAIRS:
+        config = cast("Any", numba.config)
+        told = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()
+        config.CPU_FEATURES = f"{told},+fast-dpwssd"
+
+
+# Must happen before any function is decorated, which is when numba asks; and so it does, since no
+# operation is defined without this module.
+_keep_fused_pairs()
 
 BIASED_E2M1, BIASED_NONLINEAR = (
     [int(number) + BYTE_BIAS & 255 for number in numbers]

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import llvmlite.binding as llvm
 import numba
 from numba import types
 from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 
-from engine.backends.cpu.features import Variant, llvm_features, variant
+from engine.backends.cpu import codegen
+from engine.backends.cpu.features import llvm_features
 from engine.core import codebooks
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ _CONSTANTS = Path(codebooks.__file__)
 
 def source_hash() -> str:
     """A short hash of every source that ends up in machine code, and of the variant."""
-    digest = hashlib.sha256(f"{variant()} {sorted(llvm_features())}".encode())
+    digest = hashlib.sha256(f"{codegen.VARIANT} {sorted(llvm_features())}".encode())
     folder = Path(__file__).parent
     for pattern in _COMPILED:
         for path in sorted(folder.glob(pattern)):
@@ -62,23 +62,8 @@ def _choose_cache_dir() -> None:
     config.CACHE_DIR = str(Path(base) / f"cpu-{source_hash()}")
 
 
-def _keep_fused_products() -> None:
-    """Let LLVM leave `add_pairs` one instruction.
-
-    It takes vpdpwssd apart into a product and a sum wherever a chain of sums seems to wait for it,
-    unless told that the instruction is fast. Rows of q4_K are then multiplied at 0.78 of the speed.
-    An older LLVM does not know the word and would complain.
-    """
-    config = cast("Any", numba.config)
-    has_vnni = variant() in (Variant.AVX512_VNNI, Variant.AVX_VNNI)
-    if has_vnni and llvm.llvm_version_info >= (20,):
-        told = config.CPU_FEATURES or llvm.get_host_cpu_features().flatten()
-        config.CPU_FEATURES = f"{told},+fast-dpwssd"
-
-
 # Must happen before the first function is decorated, which is when numba picks its folder.
 _choose_cache_dir()
-_keep_fused_products()
 
 
 def helper(function: F) -> F:

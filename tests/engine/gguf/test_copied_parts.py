@@ -12,7 +12,8 @@ from engine.gguf.copied_parts import CopiedParts
 from engine.gguf.huge_pages import LARGE_PAGE_BYTES
 from tests.bench.process_memory import mapped_bytes
 
-linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can be asked")
+IS_LINUX = sys.platform == "linux"
+linux_only = pytest.mark.skipif(not IS_LINUX, reason="only Linux can be asked")
 
 N_BYTES = 3 * LARGE_PAGE_BYTES + 5000
 
@@ -78,4 +79,29 @@ def test_where_nobody_can_be_asked_the_bytes_stay_what_they_are(file, monkeypatc
     parts = CopiedParts(file.mapping)
     parts.add(0, N_BYTES)
 
+    if IS_LINUX:
+        assert file.resident() == ALL
     assert file.bytes() == file.data.tobytes()
+
+
+class Refusing:
+    """A mapping of a system that gives no pages back."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __len__(self):
+        return N_BYTES
+
+    def madvise(self, _advice, _start, _length):
+        self.asked += 1
+        raise OSError(22, "Invalid argument")
+
+
+@linux_only
+def test_a_system_that_refuses_is_asked_once():
+    mapping = Refusing()
+
+    CopiedParts(mapping).add(0, N_BYTES)
+
+    assert mapping.asked == 1

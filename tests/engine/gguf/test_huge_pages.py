@@ -75,7 +75,7 @@ def test_where_nobody_counts_large_pages_one_segment_is_tried_and_the_rest_left(
     mapped, monkeypatch, tmp_path
 ):
     mapping, path, _ = mapped(2 * SEGMENT_BYTES)
-    monkeypatch.setattr(huge_pages, "_ROLLUP", tmp_path / "absent")
+    monkeypatch.setattr(huge_pages, "_MAPPINGS", tmp_path / "absent")
     dropped = []
     drop = huge_pages._drop
     monkeypatch.setattr(huge_pages, "_drop", lambda *args: dropped.append(args[2]) or drop(*args))
@@ -87,12 +87,22 @@ def test_where_nobody_counts_large_pages_one_segment_is_tried_and_the_rest_left(
 @linux_only
 def test_a_file_in_small_pages_is_read_once_more_where_that_helps(mapped, monkeypatch, tmp_path):
     mapping, path, data = mapped(SEGMENT_BYTES + 4097)
-    told = iter([0, 0, 0, SEGMENT_BYTES])
-    monkeypatch.setattr(huge_pages, "_bytes_in_large_pages", lambda: next(told))
+    told = iter([0, 0, SEGMENT_BYTES])
+    monkeypatch.setattr(huge_pages, "_bytes_in_large_pages", lambda mapping: next(told))
     monkeypatch.setattr(huge_pages, "SLOWEST_BYTES_PER_S", 0)
 
     assert list(bring_in(mapping, path)) == [SEGMENT_BYTES, data.size] * 2
     np.testing.assert_array_equal(np.frombuffer(mapping[:], np.uint8), data)
+
+
+@linux_only
+def test_a_file_in_large_pages_is_not_read_again_when_it_is_brought_in_again(mapped):
+    mapping, path, data = mapped(SEGMENT_BYTES + 4097)
+    list(bring_in(mapping, path))
+    if 10 * huge_pages._bytes_in_large_pages(mapping) < 9 * data.size:
+        return  # A system that keeps files in small pages.
+
+    assert list(bring_in(mapping, path)) == [SEGMENT_BYTES, data.size]
 
 
 @linux_only
@@ -102,7 +112,7 @@ def test_a_file_system_that_cannot_be_asked_leaves_the_file_as_it_is(mapped, mon
     def refuse(_file):
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(huge_pages, "_ROLLUP", tmp_path / "absent")
+    monkeypatch.setattr(huge_pages, "_MAPPINGS", tmp_path / "absent")
     monkeypatch.setattr(huge_pages.os, "fdatasync", refuse)
 
     assert list(bring_in(mapping, path)) == [SEGMENT_BYTES, data.size]
