@@ -8,7 +8,7 @@ from engine.cli.fits import fits_data
 from engine.cli.output import print_json
 from engine.cli.parser import add_model, command_parser
 from engine.cli.plan_data import memory_data, shares_data
-from engine.cli.plan_words import print_fits, print_memory
+from engine.cli.plan_words import mapped_lines, print_fits, print_memory
 from engine.cli.sessions import planned
 
 if TYPE_CHECKING:
@@ -30,4 +30,6 @@ def execute(args: argparse.Namespace) -> int:
         return 0
     print_fits(plans, planning.fitting_layers)
     print_memory(plans)
+    for line in mapped_lines(plans):
+        print(line)
     return 0

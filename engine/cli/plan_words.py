@@ -8,7 +8,7 @@ from engine.cli.fits import is_over
 from engine.cli.output import counted, kib, mib, print_table
 from engine.cli.plan_data import memory_data
 from engine.cli.together_words import pipeline_words
-from engine.core.devices import DeviceType
+from engine.core.devices import MAPPED, DeviceType
 from engine.core.memory_pool import memory_pool
 from engine.core.placement import SplitReason
 from engine.core.plan import Batch, DeviceRole, MemoryKind
@@ -107,6 +107,25 @@ def print_memory(plans: PlanSetTable) -> None:
         ],
     )
     print_shares(plans)
+
+
+def mapped_lines(plans: PlanSetTable) -> list[str]:
+    """How the bytes of a mapped file are counted, and which of them a run gives back."""
+    weights = [row for row in plans.memory.rows if row.kind is MemoryKind.MODEL]
+    mapped = [row for row in weights if row.buft.name.endswith(MAPPED)]
+    copied = [row for row in weights if row not in mapped]
+    names = " and ".join(row.buft.name for row in mapped)
+    lines = []
+    if len(mapped) > 1:
+        lines.append(f"{names}: parts of the file that both count are in memory once.")
+    if mapped and copied:
+        what = " and ".join(row.buft.name for row in copied)
+        most = mib(sum(row.n_bytes for row in copied))
+        lines.append(
+            f"What {what} holds is copied from the file, whose pages are then let go where they "
+            f"hold nothing else: up to {most} MiB of {names}."
+        )
+    return lines
 
 
 def print_shares(plans: PlanSetTable) -> None:

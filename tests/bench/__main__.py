@@ -11,17 +11,22 @@ import sys
 from engine import paths
 
 COMMANDS = ("quick", "report")
+WRONG, STOPPED = 2, 130
 
 
 def main(words: list[str]) -> int:
     """Run one command; its exit status."""
     if not words or words[0] not in COMMANDS:
         print(__doc__)
-        return 2
+        return WRONG
     # Before numba and numpy are imported; processes that are started inherit it.
     paths.configure_environment()
     module = importlib.import_module(f"tests.bench.{words[0]}")
-    status: int = module.main(words[1:])
+    try:
+        status: int = module.main(words[1:])
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return STOPPED
     return status
 
 

@@ -18,7 +18,7 @@ PARTS = (
 )  # fmt: skip
 N_PAIRS, LEAST_PAIRS = 9, 2
 N_TRACED_PAIRS = 200
-THREADS = (1, 2)
+THREADS, MOST_THREADS = (1, 2), 256
 OUT = ROOT / "build" / "bench"
 
 
@@ -81,6 +81,8 @@ def _counts(text: str) -> tuple[int, ...]:
         counts = (0,)
     if counts[0] < 1:
         raise argparse.ArgumentTypeError(f"{text} is no list of thread counts, such as 1,2")
+    if counts[-1] > MOST_THREADS:
+        raise argparse.ArgumentTypeError(f"{counts[-1]} threads are more than {MOST_THREADS}")
     return counts
 
 

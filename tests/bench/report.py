@@ -7,6 +7,8 @@ be measured.
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from engine.errors import UserError
@@ -40,6 +42,12 @@ MEASURES: dict[str, Callable[[Tools], Part]] = {
 def main(words: Sequence[str]) -> int:
     """Measure what was asked for, write the report, and return the exit status."""
     wish = parse(words)
+    try:
+        wish.out.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=wish.out).close()
+    except OSError as error:
+        print(f"Cannot write into {wish.out}: {error.strerror}.", file=sys.stderr)
+        return NOT_MEASURED
     log = wish.out / "children.log"
     peer = find_peer(log, say)
     say(f"llama.cpp: {peer.why}")

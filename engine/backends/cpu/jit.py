@@ -10,6 +10,7 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -101,10 +102,16 @@ class _LoadingCache(FunctionCache):
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What is in the cache for a signature; None for nothing."""
+        """What is in the cache for a signature; None for nothing, or where it cannot be read."""
         numbas = cast("Any", super())
-        with numbas._guard_against_spurious_io_errors():  # noqa: SLF001 - see the class
+        with suppress(OSError):
             return numbas._load_overload(sig, target_context)  # noqa: SLF001 - see the class
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Best effort: without it, such as on a full disk, the next start compiles again."""
+        with suppress(OSError):
+            cast("Any", super()).save_overload(sig, data)
 
 
 def _keep(compiled: Any, function: Callable[..., Any]) -> None:

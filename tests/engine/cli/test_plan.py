@@ -1,10 +1,14 @@
 """plan, splits, memory and why: what they print, on real devices and on paper."""
 
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from engine.core.plan import Batch
+from engine.cli.plan_words import mapped_lines
+from engine.core.devices import CPU_BUFT, mapped
+from engine.core.plan import Batch, MemoryKind, MemoryLedger, MemoryRow
 from tests.engine.encoder import encoder
 from tests.engine.nano import nano, nano_with
 
@@ -192,6 +196,23 @@ def test_what_does_not_fit_is_in_the_headline_with_layers_that_do(cli):
     for n, fits in ((n_layers, True), (n_layers + 1, False)):
         plan = cli("plan", nano(), *options, "-ngl", n, "--json").json["prompt"]
         assert plan["fits"]["GPU0"]["fits"] is fits
+
+
+def test_the_ledger_says_what_of_a_mapped_file_a_run_gives_back(cli):
+    out = cli("memory", nano(), "--virtual", "GPU0:gpu:8192", "-ngl", 1).out
+
+    assert "What GPU0 holds is copied from the file" in out
+    assert re.search(r"up to \d+\.\d+ MiB of CPU_Mapped\.$", out, re.MULTILINE)
+
+
+def test_the_ledger_says_that_two_devices_map_one_file():
+    types = [mapped(CPU_BUFT), mapped(replace(CPU_BUFT, name="B0"))]
+    rows = tuple(MemoryRow(buft, "A", MemoryKind.MODEL, 1 << 20) for buft in types)
+    plans = SimpleNamespace(memory=MemoryLedger(rows))
+
+    (line,) = mapped_lines(plans)
+
+    assert line.startswith("CPU_Mapped and B0_Mapped: parts of the file that both count")
 
 
 def test_memory_as_json_says_what_fits(cli):

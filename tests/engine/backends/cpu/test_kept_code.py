@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from numba.core import caching
 
 from engine.backends.cpu.backend import CpuBackend
+from engine.backends.cpu.jit import Kernel
 from engine.backends.cpu.reg import create
 from engine.core import build
 from engine.core.types import TensorType as T
@@ -17,6 +21,11 @@ from tests.engine.backends.cpu import ggml_order
 from tests.engine.backends.cpu.cpu_split import CpuSplit, random
 
 KINDS = (T.Q8_0, T.Q4_K)
+
+
+def call_address(address: int, n: int) -> int:
+    """What the machine code at an address gives for a number."""
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(n))
 
 
 def products_are_right(*kinds: T) -> bool:
@@ -55,3 +64,16 @@ def test_kernels_that_processes_compiled_apart_are_not_mixed_up(tmp_path):
 
     assert answer("print(products_are_right(*KINDS))") == "True"
     assert answer("print(products_are_right(*reversed(KINDS)))") == "True"
+
+
+@pytest.mark.parametrize("what", ["save", "load"])
+def test_code_that_cannot_be_kept_or_read_is_compiled_all_the_same(what, monkeypatch):
+    def refuse(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def twice(n: int) -> int:
+        return 2 * n
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, what, refuse)
+
+    assert call_address(Kernel(twice).address(), 21) == 42
