@@ -19,7 +19,7 @@ NO_PLATFORM_HINT = (
 )
 CHECK_HINT = (
     "Install another driver, for example: apt install pocl-opencl-icd. The one that pip brings "
-    "needs a linker and its libraries: apt install gcc."
+    "needs a linker and its libraries: apt install gcc. PoCL compiles only where it can write."
 )
 
 

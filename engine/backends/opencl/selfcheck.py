@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import mmap
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import platformdirs
 import pyopencl as cl
 
 from engine.backends.opencl.programs import build_program
@@ -45,11 +48,25 @@ def check_device(found: FoundDevice) -> str:
     try:
         got = _run(found.handle)
     except DeviceError as error:
-        return f"its compiler refused a small kernel: {_first_line(error.details)}"
+        return f"its compiler refused a small kernel: {_first_line(error.details)}{no_room()}"
     except cl.Error as error:
         return f"its driver refused a small kernel: {_first_line(str(error))}"
     if not np.array_equal(got, _expected()):
         return "it computed a small kernel wrong"
+    return ""
+
+
+def no_room() -> str:
+    """That drivers cannot keep what they compile, whereupon PoCL's fails; or an empty text."""
+    named = os.environ.get("POCL_CACHE_DIR")
+    folder = Path(named) if named else platformdirs.user_cache_path()
+    while not folder.exists():
+        folder = folder.parent
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(MOST_MAPPED_BYTES))
+    except OSError as error:
+        return f"; {folder}, where drivers keep code, cannot be written: {error.strerror}"
     return ""
 
 

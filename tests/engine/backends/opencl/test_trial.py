@@ -153,3 +153,18 @@ def test_a_compiler_that_refuses_the_trial_of_a_mapped_file_is_told_in_its_words
     reason = selfcheck.check_mapping(found)
 
     assert reason == "its compiler refused to read a mapped file: no uchar here"
+
+
+def test_where_drivers_cannot_keep_code_that_is_said_beside_what_they_say(found, monkeypatch):
+    def refusing(device):
+        raise DeviceError("It cannot be compiled.", details="no kernel here")
+
+    monkeypatch.setattr(selfcheck, "_run", refusing)
+    assert selfcheck.check_device(found) == "its compiler refused a small kernel: no kernel here"
+
+    monkeypatch.setenv("POCL_CACHE_DIR", "/proc/none")
+
+    assert selfcheck.check_device(found) == (
+        "its compiler refused a small kernel: no kernel here; /proc, where drivers keep code, "
+        "cannot be written: No such file or directory"
+    )
