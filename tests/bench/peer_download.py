@@ -9,12 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.archives import unpack_tar
 from tests.bench.llama_api import libraries_of
 from tests.bench.wire import ChildError
 
@@ -74,8 +74,8 @@ def _unpack_npm(work: Path, unpacked: Path) -> None:
     if npm is None:
         raise ChildError("there is no npm to fetch it with")
     _run([npm, "pack", "--silent", NPM_REQUIREMENT], work)
-    with tarfile.open(_only(work, "*.tgz")) as archive:
-        archive.extractall(unpacked, filter="data")
+    unpacked.mkdir(exist_ok=True)
+    unpack_tar(_only(work, "*.tgz"), unpacked)
 
 
 def _only(work: Path, pattern: str) -> Path:

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.archives import unpack_tar
+
 GOLDEN = Path(__file__).parent / "golden"
 OLD = "af6528e6d"
 SMOLLM2 = "smollm2-135m-q4_1"
@@ -142,8 +144,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         big = Path(folder)
         for archive in sorted([*oracle.glob("*.tar.xz"), *oracle.glob("numeric/*.tar.xz")]):
-            with tarfile.open(archive) as tar:
-                tar.extractall(big, filter="data")
+            unpack_tar(archive, big)
         pack(GOLDEN / "scheduler.tar.xz", scheduler_members(big), TEXT_FILTER)
         pack(GOLDEN / "planning.tar.xz", planning_members(big, oracle), TEXT_FILTER)
         pack(GOLDEN / "numeric.tar.xz", numeric_members(big, oracle), FLOAT_FILTER)

@@ -20,7 +20,6 @@ import atexit
 import functools
 import json
 import shutil
-import tarfile
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.paths import oracle_dir
+from tests.archives import unpack_tar
 
 VERSION = "0c1e57098"
 OLD_VERSION = "af6528e6d"
@@ -205,10 +205,7 @@ def _small_set() -> Path:
 def _unpack(archive: Path, folder: Path) -> None:
     """Unpack an archive, once a process."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive) as tar:
-        # Debian 12's Python 3.11.2 has no extraction filters yet and ignores this attribute.
-        tar.extraction_filter = getattr(tarfile, "data_filter", None)
-        tar.extractall(folder)
+    unpack_tar(archive, folder)
 
 
 @functools.cache

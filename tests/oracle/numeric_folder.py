@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import json
 import re
-import tarfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from engine.core.options import FlashAttn, PoolingWish
+from tests.archives import unpack_tar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,10 +108,7 @@ def _unpacked(root: Path, name: str, work: Path) -> Path:
     target.mkdir()
     archives = [] if (root / name).is_dir() else sorted(root.glob(f"{name}.tar*"))
     for archive in archives:
-        with tarfile.open(archive) as tar:
-            # Debian 12's Python 3.11.2 has no extraction filters yet and ignores this attribute.
-            tar.extraction_filter = getattr(tarfile, "data_filter", None)
-            tar.extractall(target)
+        unpack_tar(archive, target)
     return target
 
 

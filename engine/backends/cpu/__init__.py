@@ -14,6 +14,7 @@ backend      CpuBackend: the command stream
 threads      ThreadPool: worker threads that wait in native code
 interpreter  the walk over the table, barrier, stop word, ticks
 ticks        ticks of rows as times of the host's clock
+bus_error    what is said when a mapped file is cut while it is read
 jit          how kernels are compiled and cached
 old_code     what was kept and is not used any more goes
 codegen      pieces of LLVM code

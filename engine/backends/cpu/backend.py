@@ -10,6 +10,7 @@ import numpy as np
 
 from engine.backend.interface import Backend, Completion, DoneEvent, NodeTimes
 from engine.backends.cpu import interpreter, layout
+from engine.backends.cpu.bus_error import tell_of_bus_errors
 from engine.backends.cpu.jit import compile_entry, kept_folder
 from engine.backends.cpu.kernels.catalog import warm_up
 from engine.backends.cpu.old_code import tidy
@@ -128,6 +129,7 @@ def _compile(
         if on_progress is not None:
             on_progress(i_step, len(steps), name)
         compile_step()
+    tell_of_bus_errors()
     tidy(kept_folder())
     if on_progress is not None:
         on_progress(len(steps), len(steps), "")

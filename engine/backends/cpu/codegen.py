@@ -122,6 +122,18 @@ def load(b: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     return b.load(pointer(b, address, kind), align=1)
 
 
+def call_c(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]) -> ir.Value:
+    """The result of a function of the system's C library."""
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return builder.call(_CGUTILS.get_or_insert_function(builder.module, kind, name), args)
+
+
+def text_of(builder: ir.IRBuilder, name: str, text: str) -> tuple[ir.Value, int]:
+    """Place and number of bytes of a text that is part of the code."""
+    data = text.encode()
+    return _CGUTILS.global_constant(builder, name, _CGUTILS.make_bytearray(data)), len(data)
+
+
 class Nearness(enum.IntEnum):
     """Which cache is asked for a line, as LLVM counts them."""
 

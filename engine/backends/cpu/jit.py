@@ -35,6 +35,7 @@ _COMPILED = (
     "*tiles.py",
     "layout.py",
     "interpreter.py",
+    "bus_error.py",
     "kernels/*.py",
 )
 _CONSTANTS = Path(codebooks.__file__)

@@ -120,7 +120,10 @@ def test_op_offload_acts_during_a_run_and_leaves_a_mark(opened, qtbot):
     qtbot.waitUntil(lambda: opened.state.diff is not None, timeout=TIMEOUT_MS)
     assert "acts from the next graph on" in opened.window.change_bar.facts.clauses
 
-    qtbot.waitUntil(lambda: bool(opened.state.trace.marks), timeout=TIMEOUT_MS)
+    qtbot.waitUntil(
+        lambda: opened.state.trace is not None and bool(opened.state.trace.marks),
+        timeout=TIMEOUT_MS,
+    )
     assert opened.state.trace.marks[0].text == "op_offload off"
     opened.window.actions_["stop"].trigger()
     wait_for_end(opened, qtbot)
