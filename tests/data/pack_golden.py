@@ -1,6 +1,6 @@
 """Pack the small golden set of this folder out of the big one.
 
-    python tests/data/pack_golden.py ORACLE_FOLDER
+    python -m tests.data.pack_golden ORACLE_FOLDER
 
 Only needed when the choice changes. The result is a function of the big set alone: files go in by
 name, without times or owners.
