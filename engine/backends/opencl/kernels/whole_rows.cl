@@ -2,15 +2,17 @@
 // add_whole, BLOCK_ELEMS, BLOCK_BYTES. Types without add_whole have their product in products.cl.
 
 #if defined(DEVICE_CPU) && defined(add_whole)
-#define BLOCKS_AHEAD 4096  // bytes between what is read and what is asked for
+// Bytes between what is read and what the first cache is asked for, and the second.
+#define NEAR 2048
+#define FAR 8192
+#define FIRST_CACHE 3
+#define SECOND_CACHE 2
 
 // Rows of a group lie side by side, but the processor sees short streams and asks for little on its
 // own. Past the end of a buffer the request has no effect.
-static void ask_for(global const char *p, long n_bytes)
-{
-#pragma unroll
-    for (long at = 0; at < n_bytes; at += 64) __builtin_prefetch((const void *)(ulong)(p + at));
-}
+#define ASK_FOR(p, n_bytes, cache)                                                                 \
+    _Pragma("unroll") for (long byte = 0; byte < (n_bytes); byte += 64)                             \
+        __builtin_prefetch((const void *)(ulong)((p) + byte), 0, cache)
 
 // out[row] = dot(weight row, column) for rows begin..end-1.
 static void multiply_rows(
@@ -18,7 +20,8 @@ static void multiply_rows(
     global char *out)
 {
     const uint n_blocks = k / BLOCK_ELEMS;
-    ask_for(w + begin * w_nb1, min((long)((end - begin) * w_nb1), (long)BLOCKS_AHEAD));
+    const long n_first = min((long)((end - begin) * w_nb1), (long)NEAR);
+    ASK_FOR(w + begin * w_nb1, n_first, FIRST_CACHE);
     for (int row = begin; row < end; row += VEC_ROWS) {
         const int last = end - 1;
         global const char *row0 = w + row * w_nb1;
@@ -30,7 +33,8 @@ static void multiply_rows(
         for (uint i = 0; i < n_blocks; i++) {
             const long at = i * (long)BLOCK_BYTES;
             global const char *blocks[VEC_ROWS] = {row0 + at, row1 + at, row2 + at, row3 + at};
-            ask_for(row0 + BLOCKS_AHEAD + VEC_ROWS * at, VEC_ROWS * BLOCK_BYTES);
+            ASK_FOR(row0 + NEAR + VEC_ROWS * at, VEC_ROWS * BLOCK_BYTES, FIRST_CACHE);
+            ASK_FOR(row0 + FAR + VEC_ROWS * at, VEC_ROWS * BLOCK_BYTES, SECOND_CACHE);
             add_whole(sums, blocks, x);
             x = move_on(x, BLOCK_ELEMS);
         }
