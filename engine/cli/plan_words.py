@@ -8,7 +8,7 @@ from engine.cli.fits import is_over
 from engine.cli.output import counted, kib, mib, print_table
 from engine.cli.plan_data import memory_data
 from engine.cli.together_words import pipeline_words
-from engine.core.devices import MAPPED, DeviceType
+from engine.core.devices import DeviceType
 from engine.core.memory_pool import memory_pool
 from engine.core.placement import SplitReason
 from engine.core.plan import Batch, DeviceRole, MemoryKind
@@ -112,8 +112,8 @@ def print_memory(plans: PlanSetTable) -> None:
 def mapped_lines(plans: PlanSetTable) -> list[str]:
     """How the bytes of a mapped file are counted, and which of them a run gives back."""
     weights = [row for row in plans.memory.rows if row.kind is MemoryKind.MODEL]
-    mapped = [row for row in weights if row.buft.name.endswith(MAPPED)]
-    copied = [row for row in weights if row not in mapped]
+    mapped = [row for row in weights if row.is_mapped]
+    copied = [row for row in weights if not row.is_mapped]
     names = " and ".join(row.buft.name for row in mapped)
     lines = []
     if len(mapped) > 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.core.devices import MAPPED, DeviceType
+from engine.core.devices import DeviceType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,10 +45,6 @@ def memory_pool(ledger: MemoryLedger, devices: Iterable[DeviceFacts | DeviceRow]
     inside = [d for d in known if d.shares_memory or d.type is DeviceType.CPU]
     names = tuple(device.name for device in inside)
     cpu = next(device for device in inside if device.type is DeviceType.CPU)
-    needed = sum(
-        row.n_bytes
-        for row in ledger.rows
-        if row.device in names and not row.buft.name.endswith(MAPPED)
-    )
+    needed = sum(row.n_bytes for row in ledger.rows if row.device in names and not row.is_mapped)
     needed += sum(share.needed_bytes for share in ledger.shares if share.device in names)
     return MemoryPool(names, needed, cpu.memory_free, cpu.memory_total)

@@ -10,6 +10,8 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.core.devices import MAPPED
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -146,6 +148,11 @@ class MemoryRow:
     device: str
     kind: MemoryKind
     n_bytes: int
+
+    @property
+    def is_mapped(self) -> bool:
+        """Whether the bytes are those of a mapped file."""
+        return self.buft.name.endswith(MAPPED)
 
 
 @dataclass(frozen=True, slots=True)

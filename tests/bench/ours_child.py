@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from engine.core.devices import MAPPED, DeviceType
+from engine.core.devices import DeviceType
 from engine.core.options import Options
 from engine.core.plan import MemoryKind
 from engine.model.planning import make_planner
@@ -135,9 +135,7 @@ class OurEngine:
             "process": process_memory.status_bytes(),
             "file_pages": process_memory.mapped_bytes(path),
             "copied": sum(
-                row.n_bytes
-                for row in rows
-                if row.kind is MemoryKind.MODEL and not row.buft.name.endswith(MAPPED)
+                row.n_bytes for row in rows if row.kind is MemoryKind.MODEL and not row.is_mapped
             ),
         }
 

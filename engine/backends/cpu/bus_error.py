@@ -14,7 +14,7 @@ import sys
 from llvmlite import ir
 from numba import types
 
-from engine.backends.cpu.codegen import call_c, text_of
+from engine.backends.cpu.codegen import call_llvm, text_of
 from engine.backends.cpu.jit import kernel
 from engine.backends.cpu.simd import IntOperation, define
 
@@ -29,8 +29,8 @@ _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
 def _tell_and_end(b: ir.IRBuilder, _a: list[ir.Value]) -> ir.Value:
     place, n_bytes = text_of(b, "bus_error_words", WORDS)
-    call_c(b, "write", _I64, [_I32(_STDERR), place, _I64(n_bytes)])
-    call_c(b, "_exit", ir.VoidType(), [_I32(_FAILED)])
+    call_llvm(b, "write", _I64, [_I32(_STDERR), place, _I64(n_bytes)])
+    call_llvm(b, "_exit", ir.VoidType(), [_I32(_FAILED)])
     return _I64(0)
 
 

@@ -76,7 +76,7 @@ def constant(vector: ir.VectorType, value: float) -> ir.Constant:
 def call_llvm(
     builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value], *flags: str
 ) -> ir.Value:
-    """The result of an LLVM intrinsic."""
+    """The result of an LLVM intrinsic, or of a function of the system's C library."""
     kind = ir.FunctionType(result, [arg.type for arg in args])
     function = _CGUTILS.get_or_insert_function(builder.module, kind, name)
     return builder.call(function, args, fastmath=flags)
@@ -120,12 +120,6 @@ def strided(b: ir.IRBuilder, base: ir.Value, index: ir.Value, stride: ir.Value) 
 def load(b: ir.IRBuilder, address: ir.Value, kind: ir.Type) -> ir.Value:
     """What stands at an address, aligned or not."""
     return b.load(pointer(b, address, kind), align=1)
-
-
-def call_c(builder: ir.IRBuilder, name: str, result: ir.Type, args: list[ir.Value]) -> ir.Value:
-    """The result of a function of the system's C library."""
-    kind = ir.FunctionType(result, [arg.type for arg in args])
-    return builder.call(_CGUTILS.get_or_insert_function(builder.module, kind, name), args)
 
 
 def text_of(builder: ir.IRBuilder, name: str, text: str) -> tuple[ir.Value, int]:

@@ -48,7 +48,7 @@ def check_device(found: FoundDevice) -> str:
     try:
         got = _run(found.handle)
     except DeviceError as error:
-        return f"its compiler refused a small kernel: {_first_line(error.details)}{no_room()}"
+        return f"its compiler refused a small kernel: {_first_line(error.details)}{_no_room()}"
     except cl.Error as error:
         return f"its driver refused a small kernel: {_first_line(str(error))}"
     if not np.array_equal(got, _expected()):
@@ -56,7 +56,7 @@ def check_device(found: FoundDevice) -> str:
     return ""
 
 
-def no_room() -> str:
+def _no_room() -> str:
     """That drivers cannot keep what they compile, whereupon PoCL's fails; or an empty text."""
     named = os.environ.get("POCL_CACHE_DIR")
     folder = Path(named) if named else platformdirs.user_cache_path()
